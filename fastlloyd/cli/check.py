@@ -23,7 +23,7 @@ from fastlloyd.data.form import Form
 from fastlloyd.data.merge import MERGE_RULES, Unit
 from fastlloyd.data.missing import MISSING_RULES, missing_words
 from fastlloyd.data.table import Table, read_table
-from fastlloyd.data.vertical import read_vertical
+from fastlloyd.data.vertical import read_sorted
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
 from fastlloyd.protocols.registry import find
 from fastlloyd.report.unit import format_count
@@ -213,8 +213,9 @@ def _read(question: _Question, bounds: Bounds | None, categories: Categories) ->
         no_feature = read_alignment(merging).id
     file = _place(question, question.data, no_feature or question.unit)
     if question.vertical and no_feature is not None:
-        # What it refuses, missing ids and ids that stand twice among them, a run refuses.
-        read_vertical(file, id_column=no_feature, columns=question.columns, missing=question.missing, bounds=bounds)
+        return read_sorted(
+            file, id_column=no_feature, columns=question.columns, missing=question.missing, bounds=bounds
+        )
     return read_table(
         file,
         columns=question.columns,

@@ -20,7 +20,7 @@ from fastlloyd.data.missing import MISSING_RULES
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
 from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.data.rows import RawRows
-from fastlloyd.data.source import column_names, read_identifiers
+from fastlloyd.data.source import open_source
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.kmeans.assign import assign
@@ -64,33 +64,34 @@ def main(argv: Sequence[str]) -> int:
     stored = _read_stored(Path(options.centroids))
     given = _bounds(options.bounds, config)
     bounds = stored.bounds if given is None else stored.categories.bounds(given)
-    header = column_names(options.centroids)
-    centroids = read_table(options.centroids, columns=header).values
+    with open_source(options.centroids) as source:
+        header, centroids = source.names, read_table(source, columns=source.names).values
     names = tuple(map(csv_text, header))
-    if options.own_columns:
-        names, centroids = _own_columns(names, centroids, column_names(file))
-    try:
-        matched = None if bounds is None else bounds.match(names)
-    except ConfigError as error:
-        if given is not None:
-            raise
-        beside = Path(options.centroids).with_name("bounds.csv")
-        raise ConfigError(
-            f"{beside} is of another run than the centroids beside it: give the bounds of theirs with --bounds"
-        ) from error
     missing = options.missing or ("refuse" if config is None else config.missing)
-    unit = stored.unit
-    if unit is not None and unit.column not in column_names(file):
-        print(f"each row is labelled as a person of its own, for {file} has no column {unit.column!r}")
-        unit = None
-    table = read_table(file, columns=names, missing=missing, bounds=matched, unit=unit, categories=stored.categories)
+    with open_source(file) as source:
+        if options.own_columns:
+            names, centroids = _own_columns(names, centroids, source.names)
+        matched = _matched(bounds, names, Path(options.centroids), given is not None)
+        unit = stored.unit
+        if unit is not None and unit.column not in source.names:
+            print(f"each row is labelled as a separate person, for {file} has no column {unit.column!r}")
+            unit = None
+        column = options.id or (None if unit is None else unit.column)
+        table = read_table(
+            source,
+            columns=names,
+            missing=missing,
+            bounds=matched,
+            unit=unit,
+            categories=stored.categories,
+            texts=() if column is None else (column,),
+        )
     if table.names != names:
         raise ConfigError(
             f"{options.centroids}: expected centroids of the features {', '.join(table.names)}, as report.json beside "
             f"them says of categories, got {', '.join(names)}; give the folder as the run wrote it"
         )
-    column = options.id or (None if unit is None else unit.column)
-    raw_ids = None if column is None else read_identifiers(file, column)
+    raw_ids = None if column is None else table.raw_texts[column]
     labels = _label(table.values, centroids, matched, stored.fraction_bits)
     write_labels(Path(options.out), labels, RawRows(raw_records=table.raw_records, raw_ids=raw_ids))
     space = "in original units, since no bounds are known" if matched is None else "scaled by the bounds"
@@ -103,6 +104,19 @@ def main(argv: Sequence[str]) -> int:
         outcome = "left without a label" if missing == "drop" else "filled with the middle of the bounds"
         print(f"{format_count(table.missing_rows, 'record', 'lack')} a value: {outcome} (--missing {missing})")
     return EXIT_OK
+
+
+def _matched(bounds: Bounds | None, names: tuple[str, ...], centroids: Path, given: bool) -> Bounds | None:
+    """Return the bounds of the features that records are labelled by."""
+    try:
+        return None if bounds is None else bounds.match(names)
+    except ConfigError as error:
+        if given:
+            raise
+        raise ConfigError(
+            f"{centroids.with_name('bounds.csv')} is of another run than the centroids beside it: give the bounds of "
+            "theirs with --bounds"
+        ) from error
 
 
 def _check_centroids(path: Path) -> None:

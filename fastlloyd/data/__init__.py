@@ -2,10 +2,8 @@
 
 ===============  ===========================================================================================
 `source.py`      opens a place of records; `reading.py` chooses its columns and makes values, chunk by chunk
-`table.py`       reads one party's records into a matrix
-`large.py`       reads more than memory may hold into a file; `records.py`, records as a run takes them
-`delimited.py`   comma separated text; `cell.py`, one cell as a number; `form.py`, how text is written
-`columnar.py`    parquet
+`table.py`       reads one party's records, once, into a matrix, or a file; `records.py`, records as a run takes them
+`delimited.py`   comma separated text; `form.py`, how text is written, and one cell as a number
 `database.py`    names records in a database; `connection.py` asks it, `answer.py` keeps the rows
 `bounds.py`      public bounds, and the map to [-1, 1]
 `categories.py`  a column of text as features of 0 and 1

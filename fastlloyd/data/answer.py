@@ -16,15 +16,15 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.cell import MISSING
 from fastlloyd.data.delimited import Cells
-from fastlloyd.data.form import is_identifier
+from fastlloyd.data.form import MISSING, is_identifier
 from fastlloyd.errors import DataError, format_count
 
 MOST_TEXT = 1000
@@ -36,7 +36,7 @@ _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _EXACT = 1 << 53
 _MOST_COLUMNS = 2000
 _PLAIN = {int, float, str, type(None)}
-_MEND = "convert it in --query (CAST), or leave the column out with --columns"
+_FIX = "convert it in --query (CAST), or leave the column out with --columns"
 
 
 class Answer:
@@ -129,25 +129,26 @@ class Answer:
         self._kinds[at] |= set(map(type, kept))
         return kept
 
-    def chunks(self, chosen: Sequence[int], height: int | None = None) -> Iterator[Cells]:
-        """Read columns of numbers, so many rows at a time; NaN where a value is missing.
+    def chunks(self, numbers: Sequence[int], texts: Sequence[int] = (), height: int | None = None) -> Iterator[Cells]:
+        """Read columns of numbers and of text, some rows at a time; NaN where a number is missing.
 
         Raises
         ------
         DataError
-            A value is no number; its row is named.
+            A value is no number, and its row is named; or one is neither a whole number nor text.
         """
-        columns = ", ".join(f"c{at}" for at in chosen)
-        most = max(1, _READ_VALUES // len(chosen))
+        columns = ", ".join(f"c{at}" for at in numbers) or "rowid"
+        most = max(1, _READ_VALUES // max(1, len(numbers)))
         cursor = self._store.execute(f"SELECT {columns} FROM sorted ORDER BY rowid")  # noqa: S608
-        odd = any(self._kinds[at] & {str, bytes} for at in chosen)
+        names = [self.texts(at) for at in texts]
+        odd = any(self._kinds[at] & {str, bytes} for at in numbers)
         done = 0
         while rows := cursor.fetchmany(most if height is None else min(height, most)):
             if odd:
-                rows = [self._numbers(done + at, row, chosen) for at, row in enumerate(rows)]
-            values: NDArray[np.float64] = np.array(rows, dtype=np.float64).reshape(len(rows), len(chosen))
+                rows = [self._numbers(done + at, row, numbers) for at, row in enumerate(rows)]
+            values: NDArray[np.float64] = np.array(rows, dtype=np.float64)[:, : len(numbers)]
             done += len(rows)
-            yield Cells(values)
+            yield Cells(values, tuple(list(islice(column, len(rows))) for column in names))
 
     def _numbers(self, row: int, values: Sequence[Any], chosen: Sequence[int]) -> list[float | None]:
         """Return a row's numbers where some cells of its columns are none."""
@@ -157,7 +158,7 @@ class Answer:
             if isinstance(value, str | bytes):
                 raise DataError(
                     f"{self._source}, {self.row(row)}, column {self.names[at]!r}: expected a number, got "
-                    f"{_told(value)}; {_MEND}"
+                    f"{_described(value)}; {_FIX}"
                 )
             numbers.append(value)
         return numbers
@@ -177,13 +178,13 @@ class Answer:
             if isinstance(value, float | bytes):
                 raise DataError(
                     f"{self._source}, column {self.names[column]!r}: expected whole numbers or text, got "
-                    f"{_told(value)}; {_MEND}"
+                    f"{_described(value)}; {_FIX}"
                 )
             yield "" if value is None else str(value).strip()
 
-    def named(self, column: str) -> Names | None:
-        """Return a column of names that may be read again and again and takes no memory; None if it is not there."""
-        return Names(self, self.names.index(column)) if column in self.names else None
+    def named(self, column: str) -> Names:
+        """Return a column of names that may be read again and again and takes no memory."""
+        return Names(self, self.names.index(column))
 
     def row(self, at: int) -> str:
         """Name a row, counted from 0, by its key; by its number where no column is a key."""
@@ -240,7 +241,7 @@ def _decimal(value: Decimal) -> int | float | None:
     return float(value)
 
 
-def _told(value: object) -> str:
+def _described(value: object) -> str:
     """Say what a value is, and never the value."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")

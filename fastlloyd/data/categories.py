@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
-from fastlloyd.data.cell import MISSING
-from fastlloyd.data.form import number_row
+from fastlloyd.data.form import MISSING, number_row
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.wire.decode import decode
 from fastlloyd.wire.regular import read_regular

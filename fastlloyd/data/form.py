@@ -1,16 +1,25 @@
-"""How data files are named and their text is written; by itself, for run files and flags need no more to be read."""
+"""How data files are named and their text is written, and one cell as a number.
+
+A text that another delimiter, decimal mark or encoding would fit is refused with the flag that reads it.
+"""
 
 from __future__ import annotations
 
 import codecs
+import csv
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, DataError, FormError
 
 SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
 DELIMITERS = (",", ";", "\t", "|")
 """What people put between cells."""
+MISSING = frozenset({"", "?", "na", "n/a", "nan", "none", "null"})
+# Groups of three digits: 1,234 or 1.234.567,8.
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,'\u2019 \u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d+)?")
 NO_RECORDS = "expected at least one record; a site that has none stays out of a run, which has one client fewer then"
 
 
@@ -94,3 +103,107 @@ def names_file(text: str) -> bool:
     (False, True)
     """
     return "/" in text or text.lower().endswith(SUFFIXES)
+
+
+def parse_cell(cell: str, line: str, name: str, form: Form) -> float:
+    """Return a cell's number, NaN for a missing one.
+
+    Raises
+    ------
+    DataError
+        It is text, or a number that is written otherwise (FormError).
+    """
+    number = parse_number(cell, form.decimal)
+    if number is not None:
+        return number
+    if cell.strip().lower() in MISSING:
+        return float("nan")
+    other = other_decimal(form)
+    if _THOUSANDS.fullmatch(cell.strip()):
+        either = f"; if {other!r} stands before a fraction instead, add --decimal {other!r}"
+        raise FormError(
+            f"{line}, column {name!r}: the number has marks between its thousands; save the numbers without them"
+            f"{either if parse_number(cell, other) is not None else ''}"
+        )
+    if parse_number(cell, other) is not None:
+        raise FormError(
+            f"{line}, column {name!r}: the number has {other!r} before its fraction; add --decimal {other!r}"
+        )
+    raise DataError(
+        f"{line}, column {name!r}: expected a number, got text; "
+        "correct the cell (empty or NA, if its value is missing), or leave the column out with --columns"
+    )
+
+
+def parse_number(cell: str, decimal: str) -> float | None:
+    """Return a number as everybody writes it, without Python's digit separators."""
+    if decimal == ",":
+        cell = "_" if "." in cell else cell.replace(",", ".")
+    try:
+        return float(cell) if "_" not in cell else None
+    except ValueError:
+        return None
+
+
+def other_decimal(form: Form) -> str:
+    """Return the decimal mark that is not in use."""
+    return "." if form.decimal == "," else ","
+
+
+def refuse_other_delimiter(lines: Sequence[str], form: Form, path: Path) -> None:
+    """Refuse lines that another character divides alike where the one in use does not, or leaves numbers side by side.
+
+    Raises
+    ------
+    FormError
+        Names that character, and the flags for it.
+    """
+    lines = [line for line in lines if line.strip()]
+    whole = form.delimiter not in "".join(lines)
+    for mark in DELIMITERS:
+        if mark != form.delimiter and (_cuts(lines, mark, form) if whole else _divides(lines, mark, form)):
+            raise FormError(
+                f"{path}: its cells are divided by {name_mark(mark)}, expected {name_mark(form.delimiter)}; "
+                + _mend(lines, mark, form)
+            )
+
+
+def _divides(lines: Sequence[str], mark: str, form: Form) -> bool:
+    """Return whether a mark divides all lines alike where the one in use does not, or leaves numbers side by side."""
+    counts = {line.count(mark) for line in lines}
+    if len(counts) != 1 or counts == {0} or mark == form.decimal or any('"' in line for line in lines):
+        return False
+    beside = re.compile(rf"\d{re.escape(mark)}[-+]?\d")
+    own = {line.count(form.delimiter) for line in lines}
+    return len(own) > 1 or (mark != "," and any(map(beside.search, lines[1:])))
+
+
+def _cuts(lines: Sequence[str], mark: str, form: Form) -> bool:
+    """Return whether a mark cuts all lines into equally many cells, more than one, quotes understood."""
+    rows = list(csv.reader(lines, delimiter=mark, skipinitialspace=True))
+    if not rows or len(rows[0]) < 2 or len({len(row) for row in rows}) != 1:
+        return False
+    # A column of decimal commas without a header is cut into equally many cells too.
+    return mark != form.decimal or all(parse_number(cell, ".") is None for cell in rows[0])
+
+
+def _mend(lines: Sequence[str], mark: str, form: Form) -> str:
+    """Name the flags that read cells divided by this mark."""
+    decimal = ""
+    if mark == form.decimal:
+        decimal = " and --decimal '.'"
+    elif form.decimal == "." and mark != "," and any(re.search(r"\d,\d", line) for line in lines[1:]):
+        decimal = " and --decimal ','"
+    return f"add --delimiter {'tab' if mark == chr(9) else repr(mark)}{decimal}"
+
+
+def name_mark(mark: str) -> str:
+    """Name a character between cells."""
+    return {",": "a comma", "\t": "a tab"}.get(mark, repr(mark))
+
+
+def guess_encoding(start: bytes) -> str:
+    """Name the encoding that a file with these first bytes is likely to have, where it is not the one it should be."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    return "utf-8" if start.startswith(codecs.BOM_UTF8) else "cp1252"

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.cell import MISSING
-from fastlloyd.data.form import number_row
+from fastlloyd.data.form import MISSING, number_row
 from fastlloyd.errors import DataError
 
 MERGE_RULES = ("mean", "first", "error")

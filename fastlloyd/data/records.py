@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, scale
-from fastlloyd.data.large import MemoryLimit
 from fastlloyd.data.rows import RawRows
+from fastlloyd.data.table import MemoryLimit
 from fastlloyd.errors import InternalError
 from fastlloyd.kmeans.grid import GridPoints, quantise, quantise_stored
 from fastlloyd.kmeans.passes import Passes
@@ -57,9 +58,12 @@ class OwnRecords(ClientRecords):
     Attributes
     ----------
     raw_points : float64 array, shape (n, d)
+    raw_texts : mapping of str to sequence of str
+        Columns of the file that its protocol asked for as text, row by row.
     """
 
     raw_points: NDArray[np.float64] = field(repr=False)
+    raw_texts: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
 
     def digest(self, key: bytes) -> str:
         """Return a keyed digest of everything that a resumed run must find unchanged; never sent."""

@@ -1,28 +1,81 @@
-"""Opens places of records, their columns known and their cells not read yet: csv, csv.gz, npy, npz, parquet, databases.
+"""Opens places of records and reads them once: csv, csv.gz, npy, npz, parquet and databases.
+
+What is read as numbers and what is read as text, such as ids, comes of the same rows in one pass. Between two passes a
+file may change, and the ids would be those of other rows. The one file that imports pyarrow.
 
 Source: docs/guide.md, "Your own data".
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.columnar import read_parquet, read_parquet_head, read_parquet_texts
 from fastlloyd.data.database import Database, Place, place_of
-from fastlloyd.data.delimited import Cells, read_chunks, read_head, read_texts
-from fastlloyd.data.form import NO_RECORDS, SUFFIXES
-from fastlloyd.errors import DataError, did_you_mean
+from fastlloyd.data.delimited import Cells, Delimited
+from fastlloyd.data.form import NO_RECORDS, SUFFIXES, DataFile
+from fastlloyd.errors import ConfigError, DataError, did_you_mean
 from fastlloyd.kmeans.stored import release
 
-CHUNK_ROWS = 1 << 16
+_BATCH_ROWS = 1 << 16
+_ONE_PASS = (".csv", ".csv.gz")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """An open file, or the answer of a database: its columns are known and its cells are not read yet.
+
+    Attributes
+    ----------
+    place : Place
+    names : tuple of str
+        Of all columns, used or not.
+    numeric : tuple of bool
+        Which columns hold numbers.
+    otherwise : tuple of bool
+        Which columns of a text file would hold numbers with the other decimal mark; empty for other files.
+    chunks : callable
+        From the columns of numbers, those of text, and how many rows to give at a time (None: as is quickest for all)
+        to `Cells`. Called once.
+    rows : int or None
+        None where it shows only in reading.
+    at_once : bool
+        Whether all rows are in memory already.
+    """
+
+    place: Place
+    names: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    otherwise: tuple[bool, ...] = ()
+    chunks: Callable[[Sequence[int], Sequence[int], int | None], Iterator[Cells]]
+    rows: int | None = None
+    at_once: bool = False
+
+    def index(self, column: str) -> int:
+        """Return the position of a column that names records.
+
+        Raises
+        ------
+        DataError
+            There is none.
+        """
+        if column not in self.names:
+            raise DataError(
+                f"{self.place}: no column {column!r}{did_you_mean(column, self.names)} to name the records; it has "
+                f"{listed(self.names)}; name one of these (--id, --unit, or --set vertical.id=COLUMN where tables are "
+                "split by columns)"
+            )
+        return self.names.index(column)
 
 
 def column_names(path: str | Path | Place) -> tuple[str, ...]:
@@ -33,141 +86,131 @@ def column_names(path: str | Path | Place) -> tuple[str, ...]:
     DataError
         The file is missing or unreadable.
     """
-    return open_source(place_of(path)).names
+    with open_source(path) as source:
+        return source.names
 
 
-def read_identifiers(path: str | Path | Place, column: str) -> tuple[str, ...]:
-    """Read the column that names a file's records, as text.
+@contextlib.contextmanager
+def open_source(path: str | Path | Place | Source) -> Iterator[Source]:
+    """Open a file by its suffix, or ask a database; what is open already stays as it is.
 
-    Parameters
-    ----------
-    path : str, Path or Place
-    column : str
-
-    Returns
-    -------
-    tuple of str, length n
-        In the order of the rows, without the spaces around them; whole numbers as they are written in decimal.
+    A pipe will do for text, since it is read once and forwards.
 
     Raises
     ------
     DataError
-        No such column, or numbers that are not whole in an npy or npz file.
-
-    Sees
-    ----
-    Nobody but the caller.
+        The file is missing or unreadable, or changed while it was read.
+    ConfigError
+        What reads it is not installed.
     """
-    return tuple(identifiers(place_of(path), column))
-
-
-def identifiers(file: Place, column: str) -> Iterator[str]:
-    """Read what `read_identifiers` gives, row by row."""
-    names = column_names(file)
-    if column not in names:
-        close = did_you_mean(column, names)
-        raise DataError(
-            f"{file}: no column {column!r}{close} to name the records; it has {listed(names)}; name one of these "
-            "(--id, --unit, or --set vertical.id=COLUMN where tables are split by columns)"
-        )
-    index = names.index(column)
-    if isinstance(file, Database):
-        yield from file.answer.texts(index)
+    if isinstance(path, Source):
+        yield path
         return
-    path = file.path
-    suffix = _suffix(path)
-    if suffix in (".csv", ".csv.gz"):
-        yield from read_texts(path, read_head(path, file.form), index)
-    elif suffix == ".parquet":
-        yield from read_parquet_texts(path, index)
-    else:
-        array = _load_array(path)
-        for start in range(0, len(array), CHUNK_ROWS):
-            numbers = array[start : start + CHUNK_ROWS, index]
-            if not (np.mod(numbers, 1) == 0).all():
-                raise DataError(f"{path}, column {column!r}: expected whole numbers to name the records")
-            yield from (str(int(number)) for number in numbers)
-            release(array)
+    place = place_of(path)
+    if isinstance(place, Database):
+        answer = place.answer
+        yield Source(place=place, names=answer.names, numeric=answer.numeric, chunks=answer.chunks, rows=answer.rows)
+        return
+    with _opened(place.path) as file:
+        yield _read_head(place, file)
 
 
-def _check_matrix(array: NDArray[Any], source: str) -> None:
-    """Refuse everything that is not a non-empty matrix of real numbers."""
-    kinds = {"c": "complex numbers", "O": "Python objects", "b": "truth values", "U": "text", "S": "text"}
-    if array.dtype.kind not in "iuf":
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file of records, and refuse it where it has changed until it is closed."""
+    if path.exists() and not (path.is_file() or path.is_fifo()):
+        raise DataError(f"{path} is not a file; name one file of records")
+    suffix = _suffix(path) if path.exists() else ""
+    if suffix not in _ONE_PASS and path.is_fifo():
+        raise DataError(f"{path} is a pipe, and {suffix[1:]} cannot be read from one; write it to a file first")
+    try:
+        file = path.open("rb")
+    except FileNotFoundError as error:
+        raise DataError(f"no file {path}: expected the records there; check --data") from error
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}; check path and rights") from error
+    with file:
+        before = os.fstat(file.fileno())
+        if stat.S_ISREG(before.st_mode) and not before.st_size:
+            raise DataError(f"{path} is empty; {NO_RECORDS}")
+        try:
+            yield file
+        except DataError:  # half a row, perhaps
+            _refuse_changed(path, before, os.fstat(file.fileno()))
+            raise
+        _refuse_changed(path, before, os.fstat(file.fileno()))
+
+
+def _refuse_changed(path: Path, before: os.stat_result, after: os.stat_result) -> None:
+    """Refuse rows of which some may be from before a change, and some from after it."""
+    what = []
+    if after.st_size != before.st_size:
+        what.append(f"its size was {before.st_size:,} bytes and is {after.st_size:,}")
+    if after.st_mtime_ns != before.st_mtime_ns:
+        what.append("its time of change is another")
+    if what and stat.S_ISREG(before.st_mode):
         raise DataError(
-            f"{source}: expected integers or floating point numbers, got "
-            f"{kinds.get(array.dtype.kind, str(array.dtype))}; convert it to float64 if that makes sense"
+            f"{path} changed while it was read ({' and '.join(what)}); wait until nothing writes to it, and start again"
         )
-    if array.ndim != 2:
-        mend = "; reshape(-1, 1) makes one feature of it" if array.ndim == 1 else ""
-        raise DataError(f"{source}: expected an array of shape (rows, features), got {array.shape}{mend}")
-    if not array.shape[0]:
-        raise DataError(f"{source} has no rows; {NO_RECORDS}")
-    if not array.shape[1]:
-        raise DataError(f"{source} has no columns; expected at least one feature")
+
+
+def _read_head(place: DataFile, file: BinaryIO) -> Source:
+    """Read what an open file says of its columns."""
+    path, suffix = place.path, _suffix(place.path)
+    if suffix in _ONE_PASS:
+        text = Delimited(path, file, place.form)
+        return Source(
+            place=place,
+            names=text.names,
+            numeric=text.numeric,
+            otherwise=text.otherwise,
+            chunks=lambda numbers, texts, _: text.chunks(numbers, texts),
+        )
+    if suffix == ".parquet":
+        return _read_parquet_head(place, file)
+    array = _load_array(path)
+    features = array.shape[1]
+    return Source(
+        place=place,
+        names=tuple(f"x{i + 1}" for i in range(features)),
+        numeric=(True,) * features,
+        chunks=partial(_read_array, path, array),
+        rows=len(array),
+        at_once=suffix == ".npz",
+    )
+
+
+def _read_array(
+    path: Path, array: NDArray[Any], numbers: Sequence[int], texts: Sequence[int], height: int | None
+) -> Iterator[Cells]:
+    """Copy columns of an array, which may be a map of a file, some rows at a time; whole numbers become text."""
+    for start in range(0, len(array), height or len(array)):
+        rows = array[start : start + (height or len(array))]
+        values = np.empty((len(rows), len(numbers)), dtype=np.float64)
+        for at, index in enumerate(numbers):
+            values[:, at] = rows[:, index]
+        columns = []
+        for index in texts:
+            names = rows[:, index]
+            if not (np.mod(names, 1) == 0).all():
+                raise DataError(f"{path}, column 'x{index + 1}': expected whole numbers to name the records")
+            columns.append([str(int(name)) for name in names])
+        release(array)
+        yield Cells(values, tuple(columns))
 
 
 def _suffix(path: Path) -> str:
-    """Return the suffix that decides how to read."""
+    """Return the suffix that decides how to read; a pipe without one holds CSV."""
     name = path.name.lower()
     for suffix in sorted(SUFFIXES, key=len, reverse=True):
         if name.endswith(suffix):
             return suffix
+    if path.is_fifo():
+        return ".csv"
     raise DataError(
         f"{path}: cannot tell its format; expected a file name ending in {', '.join(SUFFIXES)}; save a spreadsheet as "
         "CSV, and rename another text table to .csv (--delimiter says what divides its cells)"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A file, or the answer of a database, whose columns are known and whose cells are not read yet."""
-
-    names: tuple[str, ...]
-    numeric: tuple[bool, ...]
-    otherwise: tuple[bool, ...]
-    chunks: Callable[[list[int], int | None], Iterator[Cells]]
-    """Columns, and how many rows at a time (None: as is quickest for all); text comes as its reader cuts it."""
-    rows: int | None = None
-    at_once: bool = False
-    """Whether it is in memory already."""
-
-
-def open_source(file: Place) -> Source:
-    """Open a file by its suffix, or ask a database."""
-    if isinstance(file, Database):
-        answer = file.answer
-        return Source(answer.names, answer.numeric, (), answer.chunks, answer.rows)
-    path = file.path
-    if path.exists() and not path.is_file():
-        raise DataError(f"{path} is not a file; name one file of records")
-    if not path.exists():
-        raise DataError(f"no file {path}: expected the records there; check --data")
-    suffix = _suffix(path)
-    if not path.stat().st_size:
-        raise DataError(f"{path} is empty; {NO_RECORDS}")
-    if suffix in (".csv", ".csv.gz"):
-        head = read_head(path, file.form)
-        return Source(head.names, head.numeric, head.otherwise, lambda chosen, _: read_chunks(path, head, chosen))
-    if suffix == ".parquet":
-        names, numeric, rows = read_parquet_head(path)
-        return Source(names, numeric, (), lambda chosen, height: map(Cells, read_parquet(path, chosen, height)), rows)
-    array = _load_array(path)
-    features = array.shape[1]
-    names = tuple(f"x{i + 1}" for i in range(features))
-    cut = partial(_own_columns, array)
-    return Source(names, (True,) * features, (), cut, len(array), suffix == ".npz")
-
-
-def _own_columns(array: NDArray[Any], chosen: list[int], height: int | None) -> Iterator[Cells]:
-    """Copy columns of an array, which may be a map of a file, into memory of our own, so many rows at a time."""
-    for start in range(0, len(array), height or len(array)):
-        rows = array[start : start + (height or len(array))]
-        values = np.empty((len(rows), len(chosen)), dtype=np.float64)
-        for at, index in enumerate(chosen):
-            values[:, at] = rows[:, index]
-        release(array)
-        yield Cells(values)
 
 
 def _load_array(path: Path) -> NDArray[Any]:
@@ -208,6 +251,92 @@ def _checked(array: Any, path: Path) -> NDArray[Any]:
         raise DataError(f"{path} is a zip archive of arrays; name it .npz")
     _check_matrix(array, str(path))
     return array
+
+
+def _check_matrix(array: NDArray[Any], source: str) -> None:
+    """Refuse everything that is not a non-empty matrix of real numbers."""
+    kinds = {"c": "complex numbers", "O": "Python objects", "b": "truth values", "U": "text", "S": "text"}
+    if array.dtype.kind not in "iuf":
+        raise DataError(
+            f"{source}: expected integers or floating point numbers, got "
+            f"{kinds.get(array.dtype.kind, str(array.dtype))}; convert it to float64 if that makes sense"
+        )
+    if array.ndim != 2:
+        fix = "; reshape(-1, 1) makes one feature of it" if array.ndim == 1 else ""
+        raise DataError(f"{source}: expected an array of shape (rows, features), got {array.shape}{fix}")
+    if not array.shape[0]:
+        raise DataError(f"{source} has no rows; {NO_RECORDS}")
+    if not array.shape[1]:
+        raise DataError(f"{source} has no columns; expected at least one feature")
+
+
+def _read_parquet_head(place: DataFile, file: BinaryIO) -> Source:
+    """Open a parquet file by its footer."""
+    arrow, parquet = _pyarrow()
+    with _parquet_errors(place.path):
+        table = parquet.ParquetFile(file)
+    schema = table.schema_arrow
+    return Source(
+        place=place,
+        names=tuple(schema.names),
+        numeric=tuple(_is_number(arrow, kind) for kind in schema.types),
+        chunks=partial(_read_parquet, place.path, table),
+        rows=int(table.metadata.num_rows),
+    )
+
+
+def _read_parquet(
+    path: Path, table: Any, numbers: Sequence[int], texts: Sequence[int], height: int | None
+) -> Iterator[Cells]:
+    """Read some columns of a parquet file, batch by batch; a null is NaN, or empty text."""
+    arrow, _ = _pyarrow()
+    schema, types = table.schema_arrow, arrow.types
+    for index in numbers:
+        if not _is_number(arrow, schema.types[index]):
+            raise DataError(
+                f"{path}, column {schema.names[index]!r}: expected numbers, got {schema.types[index]}; convert it, or "
+                "leave it out with --columns"
+            )
+    for index in texts:
+        kind = schema.types[index]
+        if not (types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)):
+            raise DataError(
+                f"{path}, column {schema.names[index]!r}: expected whole numbers or text, got {kind}; convert it"
+            )
+    names = list(dict.fromkeys(schema.names[index] for index in (*numbers, *texts)))
+    with _parquet_errors(path):
+        for batch in table.iter_batches(batch_size=min(height or _BATCH_ROWS, _BATCH_ROWS), columns=names):
+            values = np.empty((len(batch), len(numbers)), dtype=np.float64)
+            for at, index in enumerate(numbers):
+                column = batch.column(schema.names[index]).cast(arrow.float64(), safe=False)
+                values[:, at] = column.to_numpy(zero_copy_only=False)
+            columns = [batch.column(schema.names[index]).cast(arrow.string()).to_pylist() for index in texts]
+            yield Cells(values, tuple(["" if cell is None else cell.strip() for cell in own] for own in columns))
+
+
+@contextlib.contextmanager
+def _parquet_errors(path: Path) -> Iterator[None]:
+    """Turn what fails while a parquet file is read into one sentence."""
+    try:
+        yield
+    except (_pyarrow()[0].ArrowException, OSError) as error:
+        raise DataError(f"cannot read {path} as parquet ({error}); save it again") from error
+
+
+def _is_number(arrow: Any, kind: Any) -> bool:
+    return bool(arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_decimal(kind))
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ConfigError(
+            "reading parquet needs pyarrow, which is not installed: run pip install 'fastlloyd[parquet]', "
+            "or save the records as csv or npy"
+        ) from error
+    return pyarrow, pyarrow.parquet
 
 
 def listed(names: Sequence[str], limit: int = 20) -> str:

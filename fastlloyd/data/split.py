@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
 from fastlloyd.data.form import SUFFIXES
-from fastlloyd.data.source import column_names
+from fastlloyd.data.source import open_source
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, did_you_mean, format_count
 from fastlloyd.randomness import domains
@@ -117,7 +117,7 @@ def _split_by_file(n: int, clients: int, how: str) -> list[NDArray[np.int64]]:
 
 def _read_owners(path: str) -> NDArray[np.float64]:
     """Read the single column of a split file, whatever its name."""
-    names = column_names(path)
-    if len(names) != 1:
-        raise ConfigError(f"--split {path}: expected one column of client numbers, got {len(names)} columns")
-    return read_table(path, columns=names).values[:, 0]
+    with open_source(path) as source:
+        if len(source.names) != 1:
+            raise ConfigError(f"--split {path}: expected one column of client numbers, got {len(source.names)} columns")
+        return read_table(source, columns=source.names).values[:, 0]

@@ -1,4 +1,4 @@
-"""Reads one party's records into a float64 matrix: csv, csv.gz, npy, npz, parquet and databases.
+"""Reads one party's records into a float64 matrix, or chunk by chunk into a file if they need too much memory.
 
 Everything that depends on records is found here, before the party joins a run. The errors name file,
 row (counted from 1, without the header; that of a database by its key) and column, never a value, and stay on the
@@ -7,22 +7,35 @@ owner's own standard error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.database import Place
-from fastlloyd.data.delimited import Cells, join_cells
+from fastlloyd.data.database import Database, Place
+from fastlloyd.data.delimited import Cells
 from fastlloyd.data.form import NO_RECORDS
 from fastlloyd.data.merge import merge_rows, number_people
-from fastlloyd.data.missing import count_missing, keep_whole, settle_missing
-from fastlloyd.data.reading import Reading, Wanted, begin, check_ended, none_left
-from fastlloyd.data.source import read_identifiers
+from fastlloyd.data.missing import (
+    count_missing,
+    keep_whole,
+    missing_value,
+    settle_missing,
+)
+from fastlloyd.data.reading import Reading, Wanted, begin
+from fastlloyd.data.source import Source, open_source
 from fastlloyd.errors import DataError
+from fastlloyd.kmeans.stored import StoredRows
+
+# What a record takes in memory at most: each value scaled and on the grid; its squared norm and its label.
+_VALUE_BYTES, _RECORD_BYTES = 12, 16
+_CHUNK_VALUES = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,8 @@ class Table:
         The record that each row of the file is part of, from 0; -1 for a row that was dropped. None: row i is record i.
     missing_in : mapping of str to int
         Missing values of each feature that lacks any, as many as the records have; stays with the owner.
+    raw_texts : mapping of str to sequence of str
+        The columns that were asked for as text, a value for each row of the file.
     """
 
     values: NDArray[np.float64] = field(repr=False)
@@ -52,14 +67,51 @@ class Table:
     missing_rows: int = field(default=0, repr=False)
     raw_records: NDArray[np.int64] | None = field(default=None, repr=False)
     missing_in: Mapping[str, int] = field(default_factory=dict, repr=False)
+    raw_texts: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
 
 
-def read_table(path: str | Path | Place, **wanted: Unpack[Wanted]) -> Table:
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    """What memory the records of a file may take, and where they go if they need more.
+
+    Attributes
+    ----------
+    memory : int
+        Bytes.
+    folder : Path
+        On whose disk.
+    """
+
+    memory: int
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """The records of one party that are more than memory may hold; see `Table`.
+
+    Attributes
+    ----------
+    rows : StoredRows
+    names : tuple of str, length d
+    raw_kept : bool array, shape (rows of the file,), or None
+        Which rows are records; None for all.
+    raw_texts : mapping of str to iterable of str
+        As a `Table` has them; of a database alone.
+    """
+
+    rows: StoredRows = field(repr=False)
+    names: tuple[str, ...]
+    raw_kept: NDArray[np.bool_] | None = field(default=None, repr=False)
+    raw_texts: Mapping[str, Iterable[str]] = field(default_factory=dict, repr=False)
+
+
+def read_table(path: str | Path | Place | Source, **wanted: Unpack[Wanted]) -> Table:
     """Read the records of one file.
 
     Parameters
     ----------
-    path : str, Path or Place
+    path : str, Path, Place or Source
         Ends in .csv, .csv.gz, .npy, .npz or .parquet, or is a `Database`. A csv file has a header row; where every cell
         of row one is a number there is none and the columns are x1..xd. An npz file holds one array, or one named X.
     columns : sequence of str
@@ -77,6 +129,8 @@ def read_table(path: str | Path | Place, **wanted: Unpack[Wanted]) -> Table:
         Makes one record of all rows of a person, before missing values are looked for; its column is no feature.
     categories : Categories, optional
         Columns that become features of 0 and 1, after those of `columns`, which need not name them.
+    texts : sequence of str
+        Columns to give as text too, such as ids, row by row: all of a table is read in one pass.
 
     Returns
     -------
@@ -93,33 +147,81 @@ def read_table(path: str | Path | Place, **wanted: Unpack[Wanted]) -> Table:
     ----
     Nobody but the caller.
     """
-    reading = begin(path, **wanted)
-    return finish(reading, read_whole(reading))
+    with open_source(path) as source:
+        reading = begin(source, **wanted)
+        return _finish(reading, list(reading.chunks(None)))
 
 
-def read_whole(reading: Reading) -> Cells:
-    """Read the cells of all rows."""
-    return join_cells(list(reading.origin.chunks(reading.chosen, None)), len(reading.chosen))
+def read_table_within(path: str | Path | Place, limit: MemoryLimit, **wanted: Unpack[Wanted]) -> Table | StoredTable:
+    """Read the records of one file as `read_table` does, or chunk by chunk into a file if they need too much memory.
+
+    Parameters
+    ----------
+    path, columns, ignore, missing, bounds, unit, categories, texts
+        As for `read_table`.
+    limit : MemoryLimit
+
+    Raises
+    ------
+    DataError
+        As for `read_table`, or what is asked needs all records in memory.
+    ConfigError
+        As for `read_table`, or the disk is full.
+
+    Sees
+    ----
+    Nobody but the caller.
+    """
+    with open_source(path) as source:
+        reading = begin(source, **wanted)
+        most = limit.memory // (_VALUE_BYTES * len(reading.features) + _RECORD_BYTES)
+        if 0 < (source.rows or 0) <= most:
+            return _finish(reading, list(reading.chunks(None)))
+        chunks = reading.chunks(max(1, _CHUNK_VALUES // len(reading.features)))
+        held: deque[Cells] = deque()
+        rows = source.rows or 0
+        while rows <= most:  # as text is read
+            cells = next(chunks, None)
+            if cells is None:
+                return _finish(reading, list(held))
+            held.append(cells)
+            rows += len(cells.values)
+        _refuse_large(reading)
+        return _store(reading, chain((held.popleft() for _ in range(len(held))), chunks), limit.folder)
 
 
-def finish(reading: Reading, cells: Cells) -> Table:
-    """Make records of all rows."""
-    path, origin, unit, features = reading.path, reading.origin, reading.unit, reading.features
-    rows = len(cells.values)
-    if not rows:
+def _join(chunks: list[Cells], width: int) -> Cells:
+    """Stack chunks of `width` columns, giving each one's memory back as soon as it is copied."""
+    if len(chunks) == 1:
+        return Cells(np.ascontiguousarray(chunks[0].values), chunks[0].texts, chunks[0].first_line)
+    first_line = chunks[-1].first_line if chunks else None
+    texts = tuple(list(chain.from_iterable(own)) for own in zip(*(chunk.texts for chunk in chunks), strict=True))
+    values = np.empty((sum(len(chunk.values) for chunk in chunks), width), dtype=np.float64)
+    end = len(values)
+    while chunks:
+        chunk = chunks.pop().values
+        values[end - len(chunk) : end] = chunk
+        end -= len(chunk)
+    return Cells(values, texts, first_line)
+
+
+def _finish(reading: Reading, chunks: list[Cells]) -> Table:
+    """Make records of all rows; takes the chunks."""
+    source, unit, features = reading.source, reading.unit, reading.features
+    cells, path = _join(chunks, len(features)), source.place
+    values = cells.values
+    if not len(values):
         raise DataError(f"{path} has columns but no rows; {NO_RECORDS}")
-    texts = reading.texts()
-    values = reading.complete(cells, texts)
-    check_ended(reading, texts, rows)
-    left_out = set(origin.names) - set(reading.used) - set(reading.categories.columns)
-    ignored = tuple(name or "(no name)" for name in origin.names if name in left_out)
+    left_out = set(source.names) - set(reading.used) - set(reading.categories.columns)
+    ignored = tuple(name or "(no name)" for name in source.names if name in left_out)
+    raw_texts = dict(zip(reading.texts, cells.texts, strict=True))
     first_rows = people = None
     if unit is not None:
-        people = number_people(read_identifiers(path, unit.column), source=str(path), column=unit.column, row=path.row)
+        people = number_people(raw_texts[unit.column], source=str(path), column=unit.column, row=path.row)
         values, first_rows = merge_rows(values, people, unit.rule, source=str(path), row=path.row)
 
     def place(record: int, column: int) -> str:
-        return reading.place(cells, record if first_rows is None else int(first_rows[record]), column)
+        return reading.place(cells.first_line, 0, record if first_rows is None else int(first_rows[record]), column)
 
     missing_in = count_missing(values, features)
     whole, missing_rows = settle_missing(
@@ -132,5 +234,56 @@ def finish(reading: Reading, cells: Cells) -> Table:
     )
     values, raw_records = keep_whole(values, whole, people)
     if not len(values):
-        raise none_left(path)
-    return Table(values, features, str(path), ignored, missing_rows, raw_records, missing_in)
+        raise _none_left(path)
+    return Table(values, features, str(path), ignored, missing_rows, raw_records, missing_in, raw_texts)
+
+
+def _refuse_large(reading: Reading) -> None:
+    """Refuse what needs all records in memory where memory may not hold them."""
+    if reading.unit is not None:
+        why = "merging the rows of people (--unit) needs all of them in memory", "merge the rows beforehand"
+    elif reading.source.at_once:
+        why = "an npz file needs all of them in memory", "save the array as npy"
+    elif reading.texts and not isinstance(reading.source.place, Database):
+        why = (
+            "--id needs the names of all rows in memory",
+            "leave --id out (labels come with the number of their row)",
+        )
+    else:
+        return
+    raise DataError(
+        f"{reading.source.place}: its records need more memory than --memory allows, and {why[0]}; give more "
+        f"--memory, or {why[1]}"
+    )
+
+
+def _store(reading: Reading, chunks: Iterator[Cells], folder: Path) -> StoredTable:
+    """Make records of the rows, chunk by chunk, into a file; nothing of a chunk depends on others."""
+    stored, place = StoredRows(folder, len(reading.features)), reading.source.place
+    kept: list[NDArray[np.bool_]] = []
+    missing_in: Counter[str] = Counter()
+    first_gap, done = "", 0
+    for cells in chunks:
+        values, named = cells.values, partial(reading.place, cells.first_line, done)
+        done += len(values)
+        own = count_missing(values, reading.features)
+        missing_in.update(own)
+        if own and reading.missing == "refuse":
+            row, column = np.argwhere(np.isnan(values))[0]
+            first_gap = first_gap or named(int(row), int(column))
+            continue
+        whole, _ = settle_missing(values, reading.missing, reading.middle, missing_in=own, place=named)
+        stored.append(keep_whole(values, whole, None)[0])
+        kept.append(np.ones(len(values), dtype=np.bool_) if whole is None else whole)
+    if first_gap:
+        raise missing_value(first_gap, {name: missing_in[name] for name in reading.features if name in missing_in})
+    if not len(stored):
+        raise _none_left(place)
+    raw_kept = None if len(stored) == done else np.concatenate(kept)
+    raw_texts = {name: place.answer.named(name) for name in reading.texts} if isinstance(place, Database) else {}
+    return StoredTable(stored, reading.features, raw_kept, raw_texts)
+
+
+def _none_left(path: Place) -> DataError:
+    """Return the error of a file of which --missing drop leaves nothing."""
+    return DataError(f"{path}: every row lacks a value, so --missing drop leaves none; fill the values in")

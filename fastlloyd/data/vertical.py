@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, unscale
-from fastlloyd.data.database import Place, place_of
+from fastlloyd.data.database import Place
 from fastlloyd.data.dataset import Dataset
-from fastlloyd.data.source import read_identifiers
-from fastlloyd.data.table import read_table
+from fastlloyd.data.source import open_source
+from fastlloyd.data.table import Table, read_table
 from fastlloyd.errors import ConfigError, DataError, format_count
 from fastlloyd.wire.regular import read_regular
 
@@ -84,14 +84,29 @@ def read_vertical(
     missing: str = "refuse",
     bounds: Bounds | None = None,
 ) -> VerticalTable:
-    """Read one party's columns.
+    """Read one party's columns; parameters and errors as for `read_sorted`."""
+    table = read_sorted(path, id_column=id_column, columns=columns, missing=missing, bounds=bounds)
+    return VerticalTable(
+        raw_ids=tuple(table.raw_texts[id_column]), raw_values=table.values, names=table.names, source=table.source
+    )
+
+
+def read_sorted(
+    path: str | Path | Place,
+    *,
+    id_column: str = ID_COLUMN,
+    columns: Sequence[str] = (),
+    missing: str = "refuse",
+    bounds: Bounds | None = None,
+) -> Table:
+    """Read one party's records, in the order of their ids.
 
     Parameters
     ----------
     path : str, Path or Place
         As for `read_table`.
     id_column : str
-        Names the records, alike at all parties: text is compared as it stands, but for spaces around it.
+        Names the records, the same at all parties: text is compared as it stands, but for spaces around it.
     columns : sequence of str
         Features to use, in this order; empty: those that `bounds` name, else all columns of numbers but ids.
     missing : {'refuse', 'midpoint'}
@@ -111,18 +126,17 @@ def read_vertical(
             "--missing drop would leave the parties of a vertical protocol with different records: use --missing "
             "midpoint, or remove the row from every party's file"
         )
-    path = place_of(path)
-    raw_ids = read_identifiers(path, id_column)
-    table = read_table(path, columns=columns, ignore=(id_column,), missing=missing, bounds=bounds)
-    if len(raw_ids) != len(table.values):
-        ids, records = format_count(len(raw_ids), "id"), format_count(len(table.values), "record")
-        raise DataError(f"{path}: {ids} for {records}; complete every row")
-    order = _sorted_rows(raw_ids, str(path), id_column, path.row)
-    return VerticalTable(
-        raw_ids=tuple(raw_ids[row] for row in order),
-        raw_values=np.ascontiguousarray(table.values[order]),
-        names=table.names,
-        source=table.source,
+    with open_source(path) as source:
+        source.index(id_column)
+        table = read_table(
+            source, columns=columns, ignore=(id_column,), missing=missing, bounds=bounds, texts=(id_column,)
+        )
+        raw_ids = table.raw_texts[id_column]
+        order = _sorted_rows(raw_ids, table.source, id_column, source.place.row)
+    return replace(
+        table,
+        values=np.ascontiguousarray(table.values[order]),
+        raw_texts={id_column: [raw_ids[row] for row in order]},
     )
 
 
@@ -222,7 +236,7 @@ def split_dataset(dataset: Dataset, parties: int, how: str) -> tuple[VerticalTab
 
 
 def check_features(features: Sequence[PartyFeatures]) -> None:
-    """Check that no two parties call a column alike.
+    """Check that no two parties give a column the same name.
 
     Raises
     ------

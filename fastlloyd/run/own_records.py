@@ -13,14 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from fastlloyd.data.bounds import clipping_words, count_outside, scale
-from fastlloyd.data.database import Database, Place
-from fastlloyd.data.large import MemoryLimit, read_table_within
+from fastlloyd.data.database import Place
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.reading import Wanted
 from fastlloyd.data.records import ClientRecords, OwnRecords, StoredRecords
 from fastlloyd.data.rows import RawRows
-from fastlloyd.data.source import read_identifiers
-from fastlloyd.data.table import Table, read_table
+from fastlloyd.data.table import MemoryLimit, Table, read_table, read_table_within
 from fastlloyd.errors import DataError, format_count
 from fastlloyd.net.cores import cores
 from fastlloyd.net.mpi.launcher import detect
@@ -58,12 +56,6 @@ def load_large(config: RunConfig, common: CommonInputs, me: PartyId) -> ClientRe
     table = read_table_within(path, limit, **wanted)
     if isinstance(table, Table):
         return _own_records(config, common, me, path, table)
-    raw_ids = path.answer.named(config.id) if config.id is not None and isinstance(path, Database) else None
-    if config.id is not None and raw_ids is None:
-        raise DataError(
-            f"{path}: its records need more memory than --memory allows, and --id needs the names of all rows in "
-            "memory; give more --memory, or leave --id out (labels come with the number of their row)"
-        )
     _check_cap(path, common, me, len(table.rows))
     bounds = common.bounds.match(table.names)
     outside = np.sum([count_outside(block, bounds) for block in table.rows.blocks()], axis=0)
@@ -73,22 +65,22 @@ def load_large(config: RunConfig, common: CommonInputs, me: PartyId) -> ClientRe
         names=table.names,
         bounds=bounds,
         clipped=clipping_words(outside, len(table.rows), table.names),
-        raw_rows=RawRows(raw_kept=table.raw_kept, raw_ids=raw_ids),
+        raw_rows=RawRows(raw_kept=table.raw_kept, raw_ids=table.raw_texts.get(config.id or "")),
         threads=own_threads(config),
     )
 
 
 def load_own(
-    config: RunConfig, common: CommonInputs, me: PartyId, *, ignore: tuple[str, ...] = (), path: Place | None = None
+    config: RunConfig, common: CommonInputs, me: PartyId, *, texts: tuple[str, ...] = (), path: Place | None = None
 ) -> OwnRecords:
-    """Load and scale a client's own records; opens that client's file and no other.
+    """Load and scale a client's own records; opens that client's file and no other, once.
 
     Parameters
     ----------
-    ignore : tuple of str
-        Columns that are no features.
+    texts : tuple of str
+        Columns that are no features, and are given as text.
     path : Place, optional
-        That file, where the caller reads it too: a database is asked once for each.
+        That file, where the caller names its rows too: a database is asked once for each.
 
     Raises
     ------
@@ -106,18 +98,20 @@ def load_own(
             threads=own_threads(config),
         )
     path = config.own_file(me.rank) if path is None else path
-    return _own_records(config, common, me, path, read_table(path, **_wanted(config, common, ignore)))
+    return _own_records(config, common, me, path, read_table(path, **_wanted(config, common, texts)))
 
 
-def _wanted(config: RunConfig, common: CommonInputs, ignore: tuple[str, ...] = ()) -> Wanted:
-    """Return what a table is read with."""
+def _wanted(config: RunConfig, common: CommonInputs, texts: tuple[str, ...] = ()) -> Wanted:
+    """Return what a table is read with; what its owner calls the rows is read with the records."""
+    names = config.id or config.unit
     return {
         "columns": config.columns,
-        "ignore": (*ignore, *(() if config.id is None else (config.id,))),
+        "ignore": (*texts, *(() if config.id is None else (config.id,))),
         "missing": config.missing,
         "bounds": common.bounds,
         "unit": None if config.unit is None else Unit(config.unit, config.per_unit),
         "categories": common.categories,
+        "texts": (*texts, *(() if names is None else (names,))),
     }
 
 
@@ -131,7 +125,8 @@ def _own_records(config: RunConfig, common: CommonInputs, me: PartyId, path: Pla
         raw_points=scale(table.values, bounds, out=table.values),
         names=table.names,
         bounds=bounds,
-        raw_rows=RawRows(raw_records=table.raw_records, raw_ids=_raw_ids(path, config)),
+        raw_rows=RawRows(raw_records=table.raw_records, raw_ids=table.raw_texts.get(config.id or config.unit or "")),
+        raw_texts=table.raw_texts,
         threads=own_threads(config),
     )
 
@@ -144,12 +139,6 @@ def _check_cap(path: Place, common: CommonInputs, me: PartyId, rows: int) -> Non
             f"{path} has {format_count(rows, 'record')}, expected at most {cap}, the public cap of {me}; agree on a "
             "larger --n-total or on --client-caps, or use fewer records"
         )
-
-
-def _raw_ids(path: Place, config: RunConfig) -> tuple[str, ...] | None:
-    """Read what the owner calls its rows: by --id, else by --unit."""
-    column = config.id or config.unit
-    return None if column is None else read_identifiers(path, column)
 
 
 def own_threads(config: RunConfig) -> int:

@@ -18,11 +18,11 @@ import pytest
 
 from fastlloyd.data.bounds import parse_bounds
 from fastlloyd.data.database import find_place
-from fastlloyd.data.source import read_identifiers
 from fastlloyd.data.table import read_table
 from tests.contracts.databases import PASSWORD, Postgresql, postgresql_server
 from tests.documents.test_commands import ROOT, run_page
 from tests.mpi.support import QUICK
+from tests.reading import texts_of
 
 OMOP = ROOT / "examples/omop"
 TABLES = ("person", "visit_occurrence", "measurement", "condition_occurrence")
@@ -59,7 +59,7 @@ def copy_to(database: Postgresql, path: Path) -> None:
 def features(address: str) -> tuple[np.ndarray, tuple[str, ...]]:
     place = find_place(address, query=str(OMOP / "features.sql"), key="person_id")
     table = read_table(place, missing="midpoint", bounds=parse_bounds(str(OMOP / "bounds.csv")), ignore=["person_id"])
-    return table.values, read_identifiers(place, "person_id")
+    return table.values, texts_of(place, "person_id")
 
 
 @pytest.mark.mpi

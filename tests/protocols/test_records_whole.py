@@ -20,6 +20,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.promise import MERGED, ROW, foresee
 from fastlloyd.run.session import find_protocol
 from tests.protocols.whole import run_whole
+from tests.reading import opens
 
 LISTS = "feature,category,weight\nward,north,0.5\nward,south,0.5\nward,other,0\nsex,f,1\nsex,m,0\n"
 UNIT = {"unit": "patient", "id": "visit", "k": 2, "n_total": 200, "missing": "drop"}
@@ -65,7 +66,10 @@ def test_one_record_for_a_person_and_a_label_for_each_row(site: Path, protocol: 
     parties = 6 if protocol == "secfc" else 3
     for client in range(3, parties):
         (site / f"site_{client}.csv").write_text((site / "site_1.csv").read_text())
-    assert run_whole(site, parties, **options(site, protocol=protocol, per_unit=per_unit, **settings)) == [0] * parties
+    with opens() as counted:
+        codes = run_whole(site, parties, **options(site, protocol=protocol, per_unit=per_unit, **settings))
+    assert codes == [0] * parties
+    assert [counted[f"site_{client}.csv"] for client in range(1, parties)] == [1] * (parties - 1)
     report = json.loads((site / "1" / "report.json").read_text())
     assert report["result"]["features"] == ["age", "ward=north", "ward=south", "sex=f"]
     assert (report["parameters"]["unit"], report["parameters"]["per_unit"]) == ("patient", per_unit)
@@ -103,7 +107,7 @@ def test_without_an_id_people_are_named_and_without_a_name_each_row_is_one(
     argv = ["--centroids", str(site / "1" / "centroids.csv"), "--data", str(site / "new.csv")]
     assert label([*argv, "--out", str(site / "out.csv")]) == 0
     assert [list(line) for line in table(site / "out.csv")] == [["row", "label"]] * 2
-    assert "each row is labelled as a person of its own" in capsys.readouterr().out
+    assert "each row is labelled as a separate person" in capsys.readouterr().out
 
 
 def test_merged_files_give_what_files_with_one_row_each_give(site: Path) -> None:

@@ -6,8 +6,6 @@ integers in the same row order.
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,10 +15,10 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import AUTO_PUBLIC, Bounds, auto_public, count_outside, parse_bounds
 from fastlloyd.data.dataset import UNKNOWN_LICENCE, Dataset
-from fastlloyd.data.delimited import read_head
 from fastlloyd.data.form import SUFFIXES, names_file
 from fastlloyd.data.public.embedded import IRIS, load_photo
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
+from fastlloyd.data.source import open_source
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError, did_you_mean
 
@@ -219,10 +217,11 @@ def _labels(path: Path) -> NDArray[np.int64] | None:
     beside = _labels_path(path)
     if beside is None:
         return None
-    names = read_head(beside).names
-    if len(names) != 1:
-        raise DataError(f"{beside}: expected one column of labels, got {len(names)} columns")
-    values = read_table(beside, columns=names).values[:, 0]
+    with open_source(beside) as source:
+        names = source.names
+        if len(names) != 1:
+            raise DataError(f"{beside}: expected one column of labels, got {len(names)} columns")
+        values = read_table(source, columns=names).values[:, 0]
     if (values % 1 != 0).any():
         raise DataError(f"{beside}: expected whole numbers as labels; number the classes from 0")
     return values.astype(np.int64)
@@ -266,19 +265,6 @@ def _listed(path: Path, embedded: bool) -> Listed:
     """Count rows and features without parsing the values."""
     name = _stem(path)
     fact = FACTS.get(name, _UNKNOWN)
-    head = read_head(path)
-    rows = _lines(path) - head.has_header
-    return Listed(name, rows, len(head.names), fact.k, _labels_path(path) is not None, fact.licence, embedded)
-
-
-def _lines(path: Path) -> int:
-    """Count lines, the last one with or without its line feed."""
-    lines, last = 0, b"\n"
-    try:
-        with gzip.open(path, "rb") as file:
-            while block := file.read(1 << 20):
-                lines += block.count(b"\n")
-                last = block[-1:]
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} is not a whole gzip file ({error}); copy or compress it again") from error
-    return lines + (last != b"\n")
+    with open_source(path) as source:
+        rows, features = sum(len(cells.values) for cells in source.chunks((), (), None)), len(source.names)
+    return Listed(name, rows, features, fact.k, _labels_path(path) is not None, fact.licence, embedded)

@@ -20,7 +20,7 @@ from fastlloyd.data.form import DataFile
 from fastlloyd.data.public.mixture import MIXTURE, MixtureData, make_mixture, parse_mixture
 from fastlloyd.data.public.named import dataset_bounds
 from fastlloyd.data.records import OwnRecords
-from fastlloyd.data.source import column_names, read_identifiers
+from fastlloyd.data.source import open_source
 from fastlloyd.data.split import public_permutation, split_rows
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
@@ -221,7 +221,7 @@ def load(config: RunConfig, common: FedDPCommon, me: PartyId) -> OwnRecords | Se
     if me.is_server:
         return _load_server(config, common)
     path = config.own_file(me.rank)
-    own = load_own(config, common, me, ignore=() if settings.users is None else (settings.users,), path=path)
+    own = load_own(config, common, me, texts=() if settings.users is None else (settings.users,), path=path)
     if settings.privacy_level == "record":
         return own
     raw_users = _users(config, common, me, own, path)
@@ -248,14 +248,15 @@ def _load_server(config: RunConfig, common: FedDPCommon) -> ServerPoints:
     no_features = (settings_from(config.own_settings).users, config.unit, config.id)
     file = DataFile(Path(config.server_data), config.form)
     try:
-        table = read_table(
-            file,
-            columns=columns,
-            ignore=[name for name in column_names(file) if name in no_features],
-            missing=config.missing,
-            bounds=common.bounds,
-            categories=common.categories,
-        )
+        with open_source(file) as source:
+            table = read_table(
+                source,
+                columns=columns,
+                ignore=[name for name in source.names if name in no_features],
+                missing=config.missing,
+                bounds=common.bounds,
+                categories=common.categories,
+            )
     except DataError as error:  # nobody's private record
         raise ConfigError(f"--server-data: {str(error).replace('--data', '--server-data')}") from error
     matched: Bounds = common.bounds.match(table.names)
@@ -271,7 +272,7 @@ def _users(config: RunConfig, common: FedDPCommon, me: PartyId, own: OwnRecords,
         return np.zeros(rows, dtype=np.int64)
     if config.missing == "drop":
         raise ConfigError("--missing drop does not go with feddp.users: use midpoint, or complete the rows")
-    names = read_identifiers(path, settings.users)
+    names = own.raw_texts[settings.users]
     blank = [row for row, name in enumerate(names) if name.lower() in _NOBODY]
     if blank:
         raise DataError(

@@ -18,7 +18,6 @@ pytest.importorskip("tenseal")
 
 from fastlloyd.cli.options import parse_run_options
 from fastlloyd.client import parser
-from fastlloyd.data.source import read_identifiers
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.kmeans.metrics import nearest
@@ -91,8 +90,9 @@ def test_the_offices_files_and_flags_are_a_run(tmp_path: Path, widths: tuple[int
     read = []
     for rank in range(first, case.ranks):
         path = config.data.replace("{client}", str(rank))
-        assert read_identifiers(path, "id")[:2] == ("0", "1")
-        read.append(read_table(path).values)
+        table = read_table(path, texts=("id",))
+        assert table.raw_texts["id"][:2] == ["0", "1"]
+        read.append(table.values)
     np.testing.assert_allclose(np.hstack([own.reshape(40, -1) for own in read]), points, atol=1e-9)
 
 

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastlloyd.data.answer import MOST_TEXT, Answer
-from fastlloyd.data.cell import MISSING
+from fastlloyd.data.form import MISSING
 from fastlloyd.errors import DataError
 
 NUMBERS = st.none() | st.integers() | st.floats() | st.decimals() | st.sampled_from([Decimal("1E+999999"), 10**400])

@@ -15,11 +15,10 @@ import pytest
 from fastlloyd.data.bounds import parse_bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Database, Place, find_place
-from fastlloyd.data.large import MemoryLimit, StoredTable, read_table_within
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.records import StoredRecords
-from fastlloyd.data.source import column_names, read_identifiers
-from fastlloyd.data.table import read_table
+from fastlloyd.data.source import column_names
+from fastlloyd.data.table import MemoryLimit, StoredTable, read_table, read_table_within
 from fastlloyd.data.vertical import read_vertical
 from fastlloyd.errors import ConfigError, DataError, Interrupted
 from fastlloyd.run.config import RunConfig
@@ -27,6 +26,7 @@ from fastlloyd.run.own_records import load_large
 from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import PartyId
 from tests.contracts.databases import PASSWORD, Duckdb, Postgresql, Sqlite, postgresql_server
+from tests.reading import texts_of
 
 Store = Sqlite | Duckdb | Postgresql
 MAKE = "CREATE TABLE people (person_id INTEGER, ward VARCHAR(20), age INTEGER, dose DOUBLE PRECISION)"
@@ -78,8 +78,8 @@ def test_it_gives_the_table_that_a_file_would(filled: Store, tmp_path: Path) -> 
             file, own = read_table(tmp_path / "people.csv", **wanted), read_table(all_of(filled, **asked), **wanted)
             assert own.names == file.names and own.missing_in == file.missing_in and own.ignored == file.ignored
             np.testing.assert_array_equal(own.values, file.values)
-        assert read_identifiers(all_of(filled, **asked), "ward") == ("A", "B", "B", "A")
-        assert read_identifiers(all_of(filled, **asked), "person_id") == ("3", "5", "7", "12")
+        assert texts_of(all_of(filled, **asked), "ward") == ("A", "B", "B", "A")
+        assert texts_of(all_of(filled, **asked), "person_id") == ("3", "5", "7", "12")
         assert column_names(all_of(filled, **asked)) == ("person_id", "ward", "age", "dose")
 
 
@@ -98,16 +98,16 @@ def test_the_order_of_rows_in_the_database_makes_no_difference(store: Store) -> 
     place = all_of(store)
     expected = sorted(rows)
     np.testing.assert_array_equal(read_table(place).values, [row[2:] for row in expected])
-    assert read_identifiers(place, "person_id") == tuple(str(row[0]) for row in expected)
+    assert texts_of(place, "person_id") == tuple(str(row[0]) for row in expected)
 
 
 def test_a_table_that_changes_meanwhile_is_read_as_it_was(filled: Store) -> None:
     place = all_of(filled)
-    assert read_identifiers(place, "person_id") == ("3", "5", "7", "12")
+    assert texts_of(place, "person_id") == ("3", "5", "7", "12")
     filled.run("DELETE FROM people WHERE person_id = 3")
     assert len(read_table(place, missing="drop").values) == 3
-    assert read_identifiers(place, "person_id") == ("3", "5", "7", "12")
-    assert read_identifiers(all_of(filled), "person_id") == ("5", "7", "12")
+    assert texts_of(place, "person_id") == ("3", "5", "7", "12")
+    assert texts_of(all_of(filled), "person_id") == ("5", "7", "12")
 
 
 def test_kinds_of_numbers(store: Store) -> None:
@@ -121,7 +121,7 @@ def test_kinds_of_numbers(store: Store) -> None:
         all_of(store), missing="midpoint", bounds=parse_bounds("0,100"), columns=["small", "cost", "share"]
     )
     assert table.values.tolist() == [[4, 50, 50], [-3, 1234567.25, 0.5]]
-    assert read_identifiers(all_of(store), "id") == ("2", "9007199254740993")
+    assert texts_of(all_of(store), "id") == ("2", "9007199254740993")
     for column in ("born", "note"):
         with pytest.raises(
             DataError, match=rf"the row of 'id' 9007199254740993, column '{column}': expected a number, "
@@ -167,7 +167,7 @@ def test_names_of_tables_are_quoted(store: Store) -> None:
     assert read_table(all_of(store, table=name)).values.tolist() == [[5]]
     assert store.ask("SELECT count(*) FROM people") == [(4,)]
     schema = {Sqlite: "main", Duckdb: "main", Postgresql: "public"}[type(store)]
-    assert len(read_identifiers(all_of(store, table=f"{schema}.people"), "person_id")) == 4
+    assert len(texts_of(all_of(store, table=f"{schema}.people"), "person_id")) == 4
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_a_password_in_a_file(server: Postgresql, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "pgpass").chmod(0o600)
     place = find_place(f"{database.address}?passfile={tmp_path}/pgpass", table="people")
     assert isinstance(place, Database) and str(place) == database.address
-    assert len(read_identifiers(place, "person_id")) == 4
+    assert len(texts_of(place, "person_id")) == 4
 
 
 def test_kinds_that_only_postgresql_has(server: Postgresql, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +352,7 @@ def test_kinds_that_only_postgresql_has(server: Postgresql, monkeypatch: pytest.
     key = "6e7f2f0a-0000-4000-8000-000000000001"
     columns = f"'{key}'::uuid AS id, 1 AS a, "
     one = lambda text: find_place(database.address, query=f"SELECT {columns}{text} AS b")  # noqa: E731
-    assert read_identifiers(one("2"), "id") == (key,)
+    assert texts_of(one("2"), "id") == (key,)
     assert read_table(one("1e-400::numeric")).values.tolist() == [[1, 0]]
     assert read_table(one("12345678901234567890::numeric")).values.tolist() == [[1, 12345678901234567890.0]]
     for text in ("'infinity'::float8", "'-infinity'::numeric", "('1' || repeat('0', 400))::numeric"):
@@ -377,7 +377,7 @@ def test_kinds_that_only_postgresql_has(server: Postgresql, monkeypatch: pytest.
     with pytest.raises(
         DataError, match=r"column 'b': expected whole numbers or text, got text of more than 1000 characters"
     ):
-        read_identifiers(one("repeat('1', 2000000)"), "b")
+        texts_of(one("repeat('1', 2000000)"), "b")
 
 
 def test_labels_of_more_than_memory_holds_have_their_keys(tmp_path: Path) -> None:

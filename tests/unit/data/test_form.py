@@ -10,11 +10,11 @@ import pytest
 
 from fastlloyd.cli.check import main
 from fastlloyd.data.form import DataFile, Form
-from fastlloyd.data.source import read_identifiers
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.run_file import load_config
+from tests.reading import texts_of
 
 VALUES = np.array([[63.0, 1.5], [41.0, -2.25], [58.0, 3.0]])
 ROWS = [("63", "1,5"), ("41", "-2,25"), ("58", "3")]
@@ -58,7 +58,7 @@ def test_the_careful_way_reads_the_same(table: Path) -> None:
     read = read_table(DataFile(table, form), missing="drop")
     assert (read.names, read.ignored, read.missing_in) == (("dose",), ("name", "note"), {"dose": 1})
     assert read.values.tolist() == [[1.5], [-2.25]]
-    assert read_identifiers(DataFile(table, form), "name") == ("a;b", "c", "d")
+    assert texts_of(DataFile(table, form), "name") == ("a;b", "c", "d")
 
 
 def test_a_column_of_decimal_commas_is_not_taken_for_text(table: Path) -> None:

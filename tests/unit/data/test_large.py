@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastlloyd.data import delimited, large
+from fastlloyd.data import delimited, table
 from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.data.categories import Categories
-from fastlloyd.data.large import MemoryLimit, StoredTable, read_table_within
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.records import OwnRecords, StoredRecords
 from fastlloyd.data.rows import RawRows
-from fastlloyd.data.table import Table, read_table
+from fastlloyd.data.table import MemoryLimit, StoredTable, Table, read_table, read_table_within
 from fastlloyd.errors import DataError, InternalError
 from fastlloyd.protocols.fastlloyd import face, rounds
 from fastlloyd.report.files import labels_csv
@@ -40,7 +39,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 def cut(monkeypatch: pytest.MonkeyPatch, chars: int) -> None:
     monkeypatch.setattr(delimited, "_BLOCK_CHARS", chars)
     monkeypatch.setattr(delimited, "_BLOCK_ROWS", max(1, chars // 8))
-    monkeypatch.setattr(large, "_CHUNK_VALUES", max(2, chars // 4))
+    monkeypatch.setattr(table, "_CHUNK_VALUES", max(2, chars // 4))
 
 
 def stored(path: Path, memory: int = 1, **wanted: Any) -> StoredTable:
