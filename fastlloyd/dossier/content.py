@@ -23,7 +23,7 @@ from fastlloyd.protocols.registry import find
 from fastlloyd.report.document import Privacy, claim
 from fastlloyd.report.sight import Sight
 from fastlloyd.report.unit import format_count, format_epsilon
-from fastlloyd.run.promise import unit_sentence
+from fastlloyd.run.promise import short_unit, unit_sentence
 from fastlloyd.run.vertical import VerticalCommon
 from fastlloyd.version import __version__
 from fastlloyd.wire.header import SERVER
@@ -79,7 +79,7 @@ def summarise(run: PlannedRun) -> Iterator[str]:
     if run.expected is not None:
         yield f"What to expect of the result: {run.expected}."
     if run.unit is None and run.sights is not None:
-        bare = [one for one in run.sights.alone if one.protection.startswith("nothing")]
+        bare = [one for one in run.sights.alone if one.open]
         yield from (f"Alone, with no protection: {one.who}: {one.sees}." for one in bare)
     yield from (f"Together, with no protection left: {one.who}: {one.sees}." for one in run.unprotected)
     points = list(open_points(run))
@@ -99,8 +99,8 @@ def _short_promise(run: PlannedRun) -> str:
     against = "" if run.foreseen is None else f" Against {run.foreseen.claim.against}."
     stated = f"epsilon {format_epsilon(epsilon)}" + ("" if not delta else f", delta {delta:.3g}")
     return (
-        f"Promise: {stated}. The chance of any outcome if {run.short_unit} counts is at most {factor_words(epsilon)} "
-        f"times its chance if it does not{plus}, under the conditions of the dossier.{against}"
+        f"Promise: {stated}. The chance of any outcome if {short_unit(run.unit)} counts is at most "
+        f"{factor_words(epsilon)} times its chance if it does not{plus}, under the conditions of the dossier.{against}"
         + ("" if run.foreseen is not None else f" Delta and noise cannot be said: {run.why_unforeseen}.")
     )
 

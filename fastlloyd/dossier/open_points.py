@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fastlloyd.dossier.planned_run import PlannedRun
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.report.unit import format_epsilon
-from fastlloyd.run.promise import unit_sentence
+from fastlloyd.run.promise import short_unit, unit_sentence
 
 
 def not_promised(run: PlannedRun) -> Iterator[str]:
@@ -23,8 +23,8 @@ def not_promised(run: PlannedRun) -> Iterator[str]:
             "group, having taken part or not."
         )
         yield (
-            f"More than the stated epsilon says: the run limits what {run.short_unit} changes, and does not make it "
-            "vanish."
+            f"More than the stated epsilon says: the run limits what {short_unit(run.unit)} changes, and does not make "
+            "it vanish."
         )
     if run.unit is not None:
         yield "Anything about repeated runs, unless a ledger counts them: epsilons of runs on the same people add up."
@@ -92,8 +92,8 @@ def open_points(run: PlannedRun) -> Iterator[str]:
 def _trust_points(run: PlannedRun) -> Iterator[str]:
     """Say what must be agreed on about collusion."""
     sights = run.sights
-    weaker = () if sights is None else [one for one in sights.together if one.protection.startswith("less noise")]
-    named = [one.who for one in (*run.unprotected, *weaker) if "result" not in one.who]
+    weaker = () if sights is None else [one for one in sights.together if one.weaker]
+    named = [one.who for one in (*run.unprotected, *weaker) if not one.public]
     if named:
         yield f"Agree in writing that these will not put together what they have: {'; '.join(named)}."
     if run.flow is not None and run.flow.server_noise:

@@ -117,11 +117,6 @@ class PlannedRun:
         return "the package that adds this protocol does not say them beforehand"
 
     @property
-    def short_unit(self) -> str:
-        """The unit in a few words."""
-        return (self.unit or "").partition(",")[0]
-
-    @property
     def delta(self) -> float | None:
         """Delta of the promise; None where it is not known yet."""
         return None if self.foreseen is None else self.foreseen.claim.delta
@@ -146,7 +141,7 @@ class PlannedRun:
         """Who would see what, put together, with nothing between that and records; launchers and hosts left out."""
         sights = self.sights
         together = () if sights is None else sights.together
-        return [one for one in together if one.protection.startswith("nothing") and not one.who.startswith("whoever")]
+        return [one for one in together if one.open]
 
 
 def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int | None, purpose: str = "") -> PlannedRun:

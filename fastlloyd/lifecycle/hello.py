@@ -144,7 +144,7 @@ def propose_plan(clients: tuple[PartyId, ...], plan: Mapping[str, Any], rounds_d
         It is longer than the clients take.
     """
     proposal = PlanProposal(plan, rounds_done)
-    check_length(proposal, proposal.MOST_BYTES, "the plan with all names of features")
+    check_length(proposal, proposal.MOST_BYTES, "the plan with all names of features takes")
     yield Attest(SERVER, proposal, SETUP_ROUND)
     yield Send(clients, proposal, SETUP_ROUND)
 
@@ -158,7 +158,7 @@ def receive_plan(names: tuple[str, ...], rounds_done: int) -> Party[PlanProposal
         The names are longer than the server takes.
     """
     hello = Hello(names, rounds_done)
-    check_length(hello, hello.MOST_BYTES, "the names of the features")
+    check_length(hello, hello.MOST_BYTES, "the names of the features take")
     yield Send((SERVER,), hello, SETUP_ROUND)
     return (yield from await_plan())
 
@@ -170,12 +170,12 @@ def await_plan() -> Party[PlanProposal]:
     return proposal
 
 
-def check_length(message: Document, most_bytes: int, what: str) -> None:
+def check_length(message: Document, most_bytes: int, what_takes: str) -> None:
     """Refuse to send a document that its receiver would refuse."""
     size = len(message.body())
     if size > most_bytes:
         raise ConfigError(
-            f"{what} take{'s' * what.startswith('the plan')} {size} bytes, expected at most {most_bytes}: shorten the "
+            f"{what_takes} {size} bytes, expected at most {most_bytes}: shorten the "
             "names, or leave columns out with --columns"
         )
 

@@ -332,13 +332,13 @@ def _moved(weights: NDArray[np.float64], noise: ResultNoise) -> float:
 def _unknown(noise: ResultNoise, empty: tuple[int, ...]) -> Quality:
     """Judge a result of whose centres nothing is known."""
     expected = noise.expected
-    sentence = "unknown: nothing that was released tells how much noise lies on the centres"
+    verdict: Verdict = "poor" if empty else "unknown"
+    sentence = f"{verdict}: nothing that was released tells how much noise lies on the centres"
     if expected is not None and expected.centre_noise is not None:
         sentence += f"; the plan expected {expected.sentence}"
-    verdict: Verdict = "poor" if empty else "unknown"
     return Quality(
         verdict=verdict,
-        sentence=sentence.replace("unknown", verdict, 1),
+        sentence=sentence,
         warnings=tuple(_warnings(verdict, "", expected, empty=empty)),
         expected=expected,
         size_ranges=noise.size_ranges,

@@ -33,12 +33,26 @@ class Sight:
     who : str
     sees : str
     protection : str
-        What stands between that and the records.
+        What stands between that and the records: `NOISE`, `NOTHING`, or other words.
+    bare : bool
+        Whether these words say that nothing protects a part of it.
+    weaker : bool
+        Whether less noise than promised stands there.
+    public : bool
+        Whether it takes one party and what is published, so that no agreement can prevent it.
     """
 
     who: str
     sees: str
     protection: str
+    bare: bool = False
+    weaker: bool = False
+    public: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether nothing protects what is seen, or a part of it."""
+        return self.bare or self.protection == NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,5 +139,6 @@ def see_shares(parameters: Mapping[str, Any], sums: str) -> tuple[Sight, ...]:
             f"more than {known} of the clients, with or without the server",
             "the same, and more shares of the noise than was planned for",
             "less noise than promised; with all clients but one, one share of it",
+            weaker=True,
         ),
     )

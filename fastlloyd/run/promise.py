@@ -20,12 +20,16 @@ CLIENT = "all records of one client"
 USER = "all rows of one user at one client, a user of two clients counting as two"
 MERGED = "all rows of one person at one client, merged by --unit, a person at two clients counting as two"
 PERSON = "one person's row, which all parties' rows with the same id make up"
-_SEVERAL = {
-    ROW: "somebody with g rows",
-    MERGED: "somebody with rows at g clients, or under g names in the column of --unit,",
-    CLIENT: "somebody with records at g clients",
-    USER: "somebody who is a user of g clients",
-    PERSON: "somebody with g ids",
+# In a few words, and who has g times the epsilon.
+_WORDS = {
+    ROW: ("one record", "somebody with g rows"),
+    MERGED: (
+        "all rows of one person at one client",
+        "somebody with rows at g clients, or under g names in the column of --unit,",
+    ),
+    CLIENT: ("all records of one client", "somebody with records at g clients"),
+    USER: ("all rows of one user at one client", "somebody who is a user of g clients"),
+    PERSON: ("one person's row", "somebody with g ids"),
 }
 
 
@@ -43,6 +47,11 @@ def privacy_unit(config: RunConfig) -> str | None:
         A setting of the protocol does not fit.
     """
     return find_protocol(config.protocol).privacy_unit(config)
+
+
+def short_unit(unit: str) -> str:
+    """Return a unit of privacy in a few words."""
+    return _WORDS[unit][0]
 
 
 def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen | None:
@@ -76,7 +85,7 @@ def unit_sentence(config: RunConfig) -> str | None:
     if unit is None:
         return None
     delta = "" if find(config.protocol).pure else ", and a larger delta"
-    return f"{unit}; {_SEVERAL[unit]} has g times the epsilon{delta}"
+    return f"{unit}; {_WORDS[unit][1]} has g times the epsilon{delta}"
 
 
 def size_conditions(config: RunConfig) -> tuple[str, ...]:

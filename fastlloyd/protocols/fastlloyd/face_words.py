@@ -101,6 +101,7 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
         "the server and the published result",
         "the exact counts of the last round, if the server kept the noise that it drew; perhaps exact sums",
         NOTHING,
+        public=True,
     )
     return Sights(
         (server, clients),

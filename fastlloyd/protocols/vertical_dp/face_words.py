@@ -102,6 +102,7 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
                 "the server and any one party",
                 "with that party's keys, in which local cluster of another party a person may be",
                 "nothing, for the sketches of these pairs; the noise, for the local centres",
+                bare=True,
             ),
             Sight(
                 "several parties without the server",

@@ -89,6 +89,19 @@ def test_noise_in_shares_holds_against_the_server_and_as_many_clients_as_were_pl
     assert "less noise" in protection(found, "more than 3 of the clients, with or without the server")
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_lies_open_is_a_value_and_agrees_with_its_words(protocol):
+    for settings in ({}, {"private": False}, {"known_shares": 3}, {"mode": "threshold"}):
+        for masking in ("common", "pairwise"):
+            found = sights(protocol, settings, masking=masking)
+            *parties, host = (*found.alone, *found.together)
+            assert host.protection.startswith("nothing") and not host.open  # no agreement of parties is about it
+            for one in parties:
+                assert one.open == one.protection.startswith("nothing"), one
+                assert one.weaker == one.protection.startswith("less noise"), one
+                assert one.public == ("published" in one.who), one
+
+
 def test_settings_that_show_more_are_said():
     told = sights("secfc", {"reveal_centers": True, "segments": 2, "threshold": 1})
     client = told.alone[1]
