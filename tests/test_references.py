@@ -63,7 +63,7 @@ def test_what_a_reference_may_not_take_is_found(tmp_path: Path) -> None:
     path = tmp_path / "kfed" / "reference.py"
     path.parent.mkdir()
     path.write_text(
-        "import fastlloyd.kmeans.local\n"
+        "import fastlloyd.kmeans.spectral\n"
         "from fastlloyd.kmeans.grid import GridPoints, quantise\n"
         "from fastlloyd.kmeans.reference import cluster\n"
         "from fastlloyd.protocols.kfed.plan import Plan, make_plan\n"
@@ -72,7 +72,7 @@ def test_what_a_reference_may_not_take_is_found(tmp_path: Path) -> None:
     )
     assert sorted(refused(path)) == [
         "fastlloyd.kmeans.grid.quantise",
-        "fastlloyd.kmeans.local.",
+        "fastlloyd.kmeans.spectral.",
         "fastlloyd.kmeans.weighted.refine",
         "fastlloyd.protocols.kfed.merge",
         "fastlloyd.protocols.kfed.plan.make_plan",

@@ -9,8 +9,8 @@ from pathlib import Path
 from fastlloyd.cli.options import Parser, add_site_option
 from fastlloyd.crypto.link.identity import write_atomically
 from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.dossier.blocks import to_markdown
 from fastlloyd.dossier.content import make_dossier
-from fastlloyd.dossier.markdown import to_markdown
 from fastlloyd.dossier.planned_run import plan_run
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.report.page.render import available, render

@@ -1,12 +1,11 @@
-"""What a site is told before a run, and what it signs: the dossier for its officers, and its approval.
+"""What a site reads and signs before a run: the dossier for its officers, and its approval.
 
 ====================  ============================================================================================
 `planned_run.py`      a run before it happens
-`content.py`          its dossier, from public facts alone; `blocks.py`, what it is made of; `markdown.py`, as text
-`shared_messages.py`  what several protocols send alike
-`words.py`            what epsilon and delta say
-`open_points.py`      what a run does not promise; `standing.py`, what holds of every run
+`content.py`          its dossier, from public facts alone; `blocks.py`, its building blocks, and as Markdown
+`standing.py`         its texts: what epsilon says, what a run does not promise, what holds for every run
+`shared_messages.py`  messages that several protocols share
 `approval.py`         a site's signed approval
-`kept.py`             whether a finished run kept to it; `verify.py`, what its ledger and its signatures prove
+`kept.py`             whether a finished run complied with it; `verify.py`, what its ledger and its signatures prove
 ====================  ============================================================================================
 """

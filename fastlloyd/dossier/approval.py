@@ -18,9 +18,8 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastlloyd.crypto.link.identity import Identity
+from fastlloyd.crypto.link.identity import Identity, sign, verifies
 from fastlloyd.crypto.link.roster import Roster
-from fastlloyd.crypto.link.signature import sign, verifies
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.party.plain_plan import ACCOUNTING_SLACK
 from fastlloyd.privacy.accountant import spent

@@ -13,10 +13,20 @@ from collections.abc import Iterator, Sequence
 
 from fastlloyd.crypto.link.identity import group_hex
 from fastlloyd.dossier.blocks import Block, Dossier, Items, Listing, Section, Text
-from fastlloyd.dossier.open_points import not_promised, open_points
 from fastlloyd.dossier.planned_run import PlannedRun
-from fastlloyd.dossier.standing import ASSESSMENT, ASSESSMENT_NOTE, ENDS, ENDS_NOTE, FILES_NOTE, KEYS, files
-from fastlloyd.dossier.words import factor_words, promise_words
+from fastlloyd.dossier.standing import (
+    ASSESSMENT,
+    ASSESSMENT_NOTE,
+    ENDS,
+    ENDS_NOTE,
+    FILES_NOTE,
+    KEYS,
+    factor_words,
+    files,
+    not_promised,
+    open_points,
+    promise_words,
+)
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.protocols.registry import find

@@ -6,7 +6,15 @@ directory, budget, resume"; docs/data-protection.md.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
 from fastlloyd.dossier.blocks import Items, Listing, Text
+from fastlloyd.dossier.planned_run import PlannedRun
+from fastlloyd.privacy.delta import large_delta
+from fastlloyd.privacy.release import ADD_REMOVE
+from fastlloyd.report.unit import format_epsilon
+from fastlloyd.run.promise import short_unit, unit_sentence
 
 _FILES = Listing(
     ("file", "where", "what is in it", "how long"),
@@ -69,6 +77,8 @@ _LABELS = (
     "the cluster of each of its own records: not private, for its owner alone",
     "as long as its owner needs it; never published",
 )
+_BASE = 0.01
+_SURE = 1.0
 
 
 def files(*, labels: bool) -> Listing:
@@ -184,3 +194,159 @@ ASSESSMENT_NOTE = Text(
     "Questions as in Regulation (EU) 2016/679 (GDPR), Art. 35(7), and the guidelines WP248 rev.01, Annex 2. This is a "
     "description by the program, not legal advice and no assessment by itself."
 )
+
+
+def factor_words(epsilon: float) -> str:
+    """Write e^epsilon, rounded up: 2.72, 148.5 or 'a factor above a million'.
+
+    Examples
+    --------
+    >>> factor_words(1.0), factor_words(20.0)
+    ('2.719', 'more than a million')
+    """
+    return "more than a million" if epsilon > math.log(1e6) else format_epsilon(math.exp(epsilon))
+
+
+def promise_words(epsilon: float, delta: float, unit: str, neighbours: str = ADD_REMOVE) -> list[str]:
+    """Say what (epsilon, delta) promises about one unit of privacy.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    unit : str
+        What neighbours differ in.
+    neighbours : str
+        How they differ, as releases name it.
+
+    Returns
+    -------
+    list of str
+        Two sentences or three, each true by the definition alone.
+    """
+    plus = f" plus {delta:.3g}" if delta > 0.0 else ""
+    allowed = math.exp(min(epsilon, 50.0)) * _BASE + delta
+    if allowed < _SURE:
+        example = (
+            "For example, whatever somebody would conclude with chance 1 % in the second world, they conclude with "
+            f"chance at most {100.0 * allowed:.3g} % in the first."
+        )
+    else:
+        example = (
+            "For example, what somebody would conclude with chance 1 % in the second world, they may conclude with "
+            "certainty in the first: an epsilon of this size limits little by itself."
+        )
+    return [
+        f"Take {unit}. Compare two worlds: {worlds(neighbours)}, and all else is the same. The chance of any outcome "
+        f"in the one world is at most {factor_words(epsilon)} times its chance in the other{plus}. This holds for "
+        "all messages that those whom the promise is against receive in this run (not for when they come), for "
+        "whatever they compute from them, and whatever else they know.",
+        example,
+        *(_delta_words(delta) if delta > 0.0 else []),
+    ]
+
+
+def worlds(neighbours: str) -> str:
+    """Say how the two worlds differ that the promise compares."""
+    if neighbours.startswith("add-remove"):
+        return "in one it takes part in the run, in the other it does not"
+    return (
+        f"in one its values count, in the other they do not ({neighbours}); that it is among the records is known in "
+        "both"
+    )
+
+
+def _delta_words(delta: float) -> list[str]:
+    return [
+        f"Delta, {delta:.3g}, is what the promise leaves out: by itself it would not exclude that a record comes out "
+        "whole with that chance."
+    ]
+
+
+def not_promised(run: PlannedRun) -> Iterator[str]:
+    """List what must not be read into the promise."""
+    if run.unit is None:
+        yield "Differential privacy: none. What a party learns is limited by the tables above and by nothing else."
+    else:
+        yield (
+            "That nothing is learnt about groups. To find groups is the purpose, and a person may be judged by a "
+            "group, having taken part or not."
+        )
+        yield (
+            f"More than the stated epsilon says: the run limits what {short_unit(run.unit)} changes, and does not make "
+            "it vanish."
+        )
+    if run.unit is not None:
+        yield "Anything about repeated runs, unless a ledger counts them: epsilons of runs on the same people add up."
+    if run.flow is not None and run.flow.server_noise:
+        yield (
+            "That the server added the noise. It says so and signs it, but one that adds less is not noticed. Towards "
+            "a server that kept its noise and comes by the result, the sizes of the last round are exact."
+        )
+    if run.masking == "pairwise" and run.unit is not None:
+        yield (
+            "That each client added its share of noise: one that adds none is not noticed, and counts as one whose "
+            "share is known."
+        )
+    if run.vertical:
+        yield (
+            "That nobody learns who is in the data: the parties compare their lists of ids, or find the common ones, "
+            "and know how many there are."
+        )
+    yield "That parties which lie about their own records are noticed: they can move the result (poisoning)."
+    yield "Silence about sizes: how long a party takes tells roughly how many records it has."
+    if run.unit is not None:
+        yield "A useful result: noise may outweigh what is there. fastlloyd plan says what to expect."
+    yield "Protection of the computers, files, logs and results of the parties, which is theirs to provide."
+    yield "An audit: nobody else has audited this program."
+
+
+def open_points(run: PlannedRun) -> Iterator[str]:
+    """List what somebody has to settle before the run."""
+    if not run.purpose:
+        yield "State the purpose, and why this processing is needed for it."
+    if run.roster is None:
+        yield "Make a roster, compare the fingerprints, and make this dossier again with --roster."
+    else:
+        yield "Compare the fingerprints above with their owners, if that was not done."
+    if run.foreseen is None:
+        yield f"Find out the exact claim and the releases with their noise: {run.why_unforeseen}."
+    if run.unit is None:
+        yield "Decide whether a run without differential privacy is acceptable at all, and why."
+    else:
+        yield (
+            f"Decide whether epsilon {format_epsilon(run.config.epsilon)} is acceptable, and write down why: no law "
+            "or standard sets a number."
+        )
+        note = None if run.delta is None else large_delta(run.delta, run.n_total)
+        if note is not None:
+            yield f"Decide whether delta is acceptable: {note}."
+        if run.config.budget is None:
+            yield (
+                "Agree on a lifetime budget (--state-dir, --budget) at each site, and on what happens when it is spent."
+            )
+        yield f"Confirm that no person stands behind several units of privacy. The unit is {unit_sentence(run.config)}."
+        expected = None if run.foreseen is None else run.foreseen.expected
+        if expected is not None and expected.verdict in ("poor", "noise"):
+            yield f"Decide whether such a result is worth the processing: {run.expected or expected.sentence}."
+    yield "Confirm that bounds, categories, N, k, columns and epsilon were chosen without looking at the records."
+    if run.common.dataset is None and not run.vertical and not run.config.columns and run.common.bounds.names is None:
+        yield "Name the columns in the run file: as it is, all numeric columns of each site's file are used."
+    yield from _trust_points(run)
+    if run.config.evaluate:
+        yield "Take --evaluate out: it computes figures from the true records."
+    yield "Decide who may have the result, for what, and for how long; and the same for state, reports and logs."
+    yield "Have each site approve exactly these values: fastlloyd agree, then join --approval."
+
+
+def _trust_points(run: PlannedRun) -> Iterator[str]:
+    """Say what must be agreed on about collusion."""
+    sights = run.sights
+    weaker = () if sights is None else [one for one in sights.together if one.weaker]
+    named = [one.who for one in (*run.unprotected, *weaker) if not one.public]
+    if named:
+        yield f"Agree in writing that these will not put together what they have: {'; '.join(named)}."
+    if run.flow is not None and run.flow.server_noise:
+        yield (
+            "Choose an operator of the server that is none of the sites, and keep the result from it; if the result is "
+            "to be published, consider --masking pairwise."
+        )

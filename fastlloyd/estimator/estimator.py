@@ -21,11 +21,9 @@ from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.account import SharedAccount
 from fastlloyd.estimator.caution import warn_beforehand, warn_of_result
-from fastlloyd.estimator.fitting import fit_together, scaled_centers
-from fastlloyd.estimator.forms import match_bounds
+from fastlloyd.estimator.fitting import Private, fit_together, scaled_centers, whole
 from fastlloyd.estimator.inputs import is_vertical, validate_parts
-from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_own_words
-from fastlloyd.estimator.whole import Private, whole
+from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_own_words, match_bounds
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.registry import DEFAULT
 

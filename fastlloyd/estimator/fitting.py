@@ -1,8 +1,17 @@
-"""A fit from checked records to fitted attributes: all parties run in memory, and what they released is taken over."""
+"""One fit, from checked records to fitted attributes: all parties run in memory, and the model takes their releases.
+
+A fit takes effect completely or not at all, and no display shows its private values.
+
+Source: docs/estimator.md, "What a fit leaves".
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +24,37 @@ from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.wire.header import SERVER, clients
 
+Model = TypeVar("Model")
+
+_OF_A_FIT = ("_labels", "_n_features_out")
 _TRAFFIC = ("payload_bytes", "link_bytes", "messages", "setup_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """A value computed from records without noise: its owner reads it; no display shows it or its size."""
+
+    value: Any = field(repr=False)
+
+
+@contextmanager
+def whole(model: Model) -> Iterator[Model]:
+    """Yield an unfitted copy; the model becomes that copy in one step if nothing was raised.
+
+    An interrupt comes before or after this step, so the model is unchanged or fitted. Parameters that another thread
+    sets meanwhile stay.
+    """
+    fresh = copy.copy(model)
+    fresh.__dict__ = _unfitted(model)
+    before = dict(vars(fresh))
+    yield fresh
+    fitted = {name: value for name, value in vars(fresh).items() if name not in before or before[name] is not value}
+    model.__dict__ = {**_unfitted(model), **fitted}
+
+
+def _unfitted(model: object) -> dict[str, Any]:
+    """Return the attributes of a model without those of a fit."""
+    return {name: value for name, value in vars(model).items() if not name.endswith("_") and name not in _OF_A_FIT}
 
 
 def fit_together(
@@ -26,7 +65,7 @@ def fit_together(
     Parameters
     ----------
     model : FastLloyd
-        With `bounds_`, and without what an earlier fit has left.
+        With `bounds_`, and without the attributes of an earlier fit.
     raw_parts : list of float64 arrays
         Records of each client; columns of each owner for a vertical protocol.
     server_points : float64 array, shape (s, d), or None

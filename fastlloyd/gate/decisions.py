@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fastlloyd.crypto.link.signature import sign_with, verifies_with
+from fastlloyd.crypto.link.identity import sign_with, verifies_with
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.randomness import domains
 from fastlloyd.wire.decode import Within, decode, load_json

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.merging import gather, merge_to
-from fastlloyd.kmeans.ordered import total
-from fastlloyd.kmeans.update import truncate
+from fastlloyd.kmeans.update import total, truncate
 from fastlloyd.randomness.prg import PublicStream
 
 Floats = NDArray[np.float64]

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.kmeans.ordered import total
 from fastlloyd.kmeans.passes import Passes
+from fastlloyd.kmeans.update import total
 from fastlloyd.randomness.prg import PublicStream
 
 _BLOCK_VALUES = 1 << 22

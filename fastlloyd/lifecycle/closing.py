@@ -31,7 +31,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from fastlloyd.crypto.commitment import OPENING_BYTES
-from fastlloyd.crypto.link.signature import SIGNATURE_BYTES
+from fastlloyd.crypto.link.identity import SIGNATURE_BYTES
 from fastlloyd.errors import PeerTimeout, Reason, SecurityError
 from fastlloyd.lifecycle.same_secret import NotAlike, prove_alike
 from fastlloyd.net.sockets import WireBytes

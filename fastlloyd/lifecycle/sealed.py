@@ -29,7 +29,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fastlloyd.crypto.link.signature import Credentials
+from fastlloyd.crypto.link.identity import Credentials
 from fastlloyd.crypto.sealing import seal, unseal
 from fastlloyd.errors import SecurityError
 from fastlloyd.lifecycle.same_secret import NotAlike, collect_tags, prove_alike

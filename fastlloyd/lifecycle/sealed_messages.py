@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from fastlloyd.crypto.link.signature import SIGNATURE_BYTES
+from fastlloyd.crypto.link.identity import SIGNATURE_BYTES
 from fastlloyd.crypto.sealing import TAG_BYTES
 from fastlloyd.party.message import NoPayload
 from fastlloyd.randomness.prg import KEY_BYTES

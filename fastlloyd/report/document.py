@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.kmeans.movement import Movement
+from fastlloyd.kmeans.update import Movement
 from fastlloyd.net.cores import cores
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.report.quality import Quality

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from fastlloyd.crypto.commitment import commit
-from fastlloyd.crypto.link.identity import Identity
+from fastlloyd.crypto.link.identity import Identity, sign, verifies
 from fastlloyd.crypto.link.roster import Roster
-from fastlloyd.crypto.link.signature import sign, verifies
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.randomness import domains
 from fastlloyd.report import document

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastlloyd.crypto.link.signature import Credentials
+from fastlloyd.crypto.link.identity import Credentials
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.lifecycle.pairs import agree_pairs, confirm_pairs
 from fastlloyd.lifecycle.sealed import Sealing

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.commitment import OPENING_BYTES, derive_opening
-from fastlloyd.crypto.link.signature import sign, verifies
+from fastlloyd.crypto.link.identity import sign, verifies
 from fastlloyd.errors import PeerError
 from fastlloyd.lifecycle.closing import (
     THINGS,

@@ -20,7 +20,7 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import PeerError
-from fastlloyd.kmeans.movement import Movement
+from fastlloyd.kmeans.update import Movement
 from fastlloyd.privacy.release import ADD_REMOVE, Release
 from fastlloyd.report import document
 from fastlloyd.report.expected import Expected

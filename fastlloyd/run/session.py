@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from fastlloyd.crypto.link.identity import Identity
+from fastlloyd.crypto.link.identity import Credentials, Identity
 from fastlloyd.crypto.link.roster import Roster
-from fastlloyd.crypto.link.signature import Credentials
 from fastlloyd.data.records import ClientRecords
 from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import InternalError

@@ -1,12 +1,13 @@
-"""`fastlloyd run`: starts the ranks, watches them, and says what became of them.
+"""`fastlloyd run`: starts the ranks, watches them, and reports how they ended.
 
 ===============  ====================================================================================================
 `supervisor.py`  starts mpirun, owns the terminal, leaves nothing
-`watched.py`     tells that a rank or its host is gone; `lifeline.py`, which one ended first
-`output.py`      what a launcher and its ranks write, taken apart; `banner.py`, the words of launchers
-`verdict.py`     from how ranks ended to one exit code and one sentence
+`lifeline.py`    which rank or host was lost first
+`output.py`      what a launcher and its ranks write, separated
+`verdict.py`     one exit code and one sentence from the ends of all ranks
 `process.py`     processes that are not our children
-`hosts.py`       ranks on other hosts; `shaped.py`, on a shaped network of this one
-`site.py`        a client that stays; `offers.py`, what it reads; `aggregate.py`, a server between clients and server
+`shaped.py`      ranks on a shaped network of this host
+`site.py`        a client that serves a site permanently; `offers.py`, what it reads
+`aggregate.py`   a server between clients and server
 ===============  ====================================================================================================
 """

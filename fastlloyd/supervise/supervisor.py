@@ -27,8 +27,7 @@ from typing import Any, TextIO
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.mpi.launcher import Mpirun, TransportName, find_mpirun, mpirun_command
 from fastlloyd.report import patience
-from fastlloyd.supervise.hosts import HostLines
-from fastlloyd.supervise.lifeline import Lifelines
+from fastlloyd.supervise.lifeline import HostLines, Lifelines
 from fastlloyd.supervise.output import LauncherOutput
 from fastlloyd.supervise.process import Process, adopting_orphans, collect, kill_marked
 from fastlloyd.supervise.verdict import RankEnd, in_order, judge, name_rank, tell_outlived
@@ -193,7 +192,7 @@ class _Run:
         )
         if verdict.sentence is not None and not self._explained:
             if not any(end.started for end in self._ends.values()):
-                self._output.confess()
+                self._output.show_hidden()
             self._output.say(verdict.sentence)
         return verdict.code
 

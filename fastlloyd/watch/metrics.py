@@ -1,7 +1,7 @@
 """The metrics of one party's run as a file in Prometheus' text format, for node_exporter's textfile collector.
 
-A thread of its own writes, so no round waits for the disk: whole or not at all, within a second of a change, and every
-15 seconds without one, so that the age of the file tells of a process that is gone.
+A separate thread writes, so no round waits for the disk. Each write is atomic, within a second of a change and every
+15 seconds without one, so that the age of the file shows whether the process is gone.
 
 Source: Prometheus, "Exposition formats" and "Metric and label naming"; docs/operations.md, "Seen from outside".
 """
@@ -36,7 +36,7 @@ def render(view: View, task: str) -> str:
     ----------
     view : View
     task : str
-        The value of the label `task`, which tells several runs on one host apart.
+        The value of the label `task`, which distinguishes several runs on one host.
     """
     own = {"task": task, "party": str(view.me)}
     return "".join(
@@ -95,7 +95,7 @@ class MetricsFile:
     Raises
     ------
     ConfigError
-        It cannot be written; later, a write that fails is logged and the run goes on.
+        It cannot be written. Later a failed write is only logged.
     """
 
     def __init__(self, path: Path, view: View, *, look_s: float = _LOOK_S, every_s: float = EVERY_S) -> None:
@@ -115,7 +115,7 @@ class MetricsFile:
         self._thread.start()
 
     def close(self) -> None:
-        """Write the end of the run; a disk that hangs is not waited for."""
+        """Write the end of the run; do not wait for a disk that hangs."""
         self._over.set()
         self._thread.join(_END_S)
 

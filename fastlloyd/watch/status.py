@@ -1,13 +1,12 @@
-"""`serve --status`: a page, JSON and metrics about the run under way, for people and monitoring of the operator.
+"""`serve --status`: a page, JSON and metrics about the current run, for people and monitoring of the operator.
 
-A thread of its own answers one request after the other, each of at most 4 KiB that have to be there within two seconds,
-and rests nine times as long as an answer took. So whoever can reach the port can keep others from seeing the page, and
-cannot hold up the run.
-Only reading is possible. Nothing is shown but a `View`, which holds public facts.
+A separate thread answers one request after the other, each of at most 4 KiB that must arrive within two seconds, and
+rests nine times as long as an answer took. So a client of the port can keep others from seeing the page, but cannot
+hold up the run. The page is HTML without scripts, loads nothing, and is refreshed every few seconds. It is read-only
+and shows nothing but a `View`, which holds public facts.
 
 A web page from elsewhere, opened in a browser on this machine, must not read the run: no header allows another origin,
-and a request whose `Host` is a name that was not agreed on is refused, so that no name can be bound to this address
-afterwards (DNS rebinding).
+and a request for an unknown `Host` is refused, so that no other name can be bound to this address (DNS rebinding).
 
 Source: docs/operations.md, "Seen from outside"; docs/security.md, "What is seen from outside".
 """
@@ -23,18 +22,38 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from typing import Any
+from typing import Any, Final
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, printable
 from fastlloyd.net.tcp.address import Address
+from fastlloyd.report.unit import format_bytes, format_seconds
 from fastlloyd.report.view import View
 from fastlloyd.version import __version__
 from fastlloyd.watch.metrics import render
-from fastlloyd.watch.page import render_page
 
+AGAIN_S: Final = 5
+_STAGES = {
+    "starting": "waiting for all parties to start",
+    "setup": "set-up: links, plan, seed",
+    "rounds": "in the rounds",
+    "done": "done",
+    "failed": "failed",
+}
+_STYLE = """
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { margin: 2rem auto; max-width: 46rem; padding: 0 1rem; }
+h1 { font-size: 1.3rem; margin-bottom: 0; }
+p { margin: .3rem 0 1rem; }
+table { border-collapse: collapse; margin: 1rem 0; overflow-wrap: anywhere; table-layout: fixed; width: 100%; }
+caption { font-weight: 600; text-align: left; }
+th, td { border-bottom: 1px solid #8886; padding: .3rem .8rem .3rem 0; text-align: left; vertical-align: top; }
+th { font-weight: 500; width: 40%; }
+progress { width: 100%; }
+"""
 MOST_REQUEST_BYTES = 1 << 12
 REQUEST_S = 2.0
 REST_S = 0.02
@@ -54,18 +73,95 @@ _HEADERS = {
 _log = logging.getLogger(__name__)
 
 
+def render_page(facts: Mapping[str, Any]) -> str:
+    """Write the page.
+
+    Parameters
+    ----------
+    facts : mapping
+        From `facts`; names come from people and are escaped.
+    """
+    stage = _STAGES[facts["stage"]]
+    rounds, clients = facts["rounds"], facts["clients"]
+    rows = "\n".join(f"<tr><th scope=row>{name}</th><td>{_text(value)}</td></tr>" for name, value in _rows(facts))
+    people = "\n".join(
+        f"<tr><th scope=row>{_text(_named(one))}</th><td>{'joined' if one['joined'] else 'not yet'}</td></tr>"
+        for one in clients
+    )
+    bar = ""
+    if rounds["planned"]:
+        bar = f'<progress aria-label="rounds closed" max="{rounds["planned"]}" value="{rounds["closed"]}"></progress>'
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="{AGAIN_S}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>fastlloyd: {_text(stage)}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<main>
+<h1>{_text(stage)}</h1>
+<p>{_text(facts["waiting"])}</p>
+{bar}
+<table>
+<caption>The run</caption>
+<tbody>
+{rows}
+</tbody>
+</table>
+<table>
+<caption>Clients: {sum(one["joined"] for one in clients)} of {len(clients)} have joined</caption>
+<tbody>
+{people}
+</tbody>
+</table>
+<p>fastlloyd {_text(facts["version"])}. Public facts only; the same as JSON: <a href="/status.json">status.json</a>.</p>
+</main>
+</body>
+</html>
+"""
+
+
+def _rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the rows of the table."""
+    rounds, counts = facts["rounds"], facts["bytes"]
+    yield "protocol", f"{facts['protocol']}, epsilon {facts['epsilon']:g}"
+    yield "run", facts["run"] or "not begun"
+    yield "running for", format_seconds(facts["seconds"])
+    yield "set-up", format_seconds(facts["setup_seconds"]) if facts["setup_seconds"] else "not done"
+    if rounds["planned"]:
+        yield "rounds closed", f"{rounds['closed']} of {rounds['planned']}"
+        yield "last round", f"{format_seconds(rounds['last_seconds'])}, {rounds['last_included']} clients"
+    yield (
+        "bytes on the server's links",
+        f"{format_bytes(counts['sent'])} sent, {format_bytes(counts['received'])} received",
+    )
+    if facts["exit_code"] is not None:
+        yield "exit code", str(facts["exit_code"])
+
+
+def _named(client: Mapping[str, Any]) -> str:
+    return f"client {client['rank']}" + (f" ({client['name']})" if client["name"] else "")
+
+
+def _text(value: str) -> str:
+    return escape(printable(value))
+
+
 def check_address(address: Address, *, remote: bool) -> None:
-    """Refuse an address that others can reach, unless that is wanted.
+    """Refuse an address that others can reach, unless `remote` allows it.
 
     Raises
     ------
     ConfigError
-        It is not one of this machine alone.
+        Other machines can reach it.
     """
     if not remote and not _is_loopback(address.host):
         raise ConfigError(
-            f"--status {address}: expected a loopback address such as 127.0.0.1:{address.port}, which this machine "
-            "alone can reach; add --status-remote if others may see the run"
+            f"--status {address}: expected a loopback address such as 127.0.0.1:{address.port}, which only this "
+            "machine can reach; add --status-remote if others may see the run"
         )
 
 
@@ -108,7 +204,7 @@ class StatusPage:
         From `net.tcp.address.listen`; owned from now on.
     view : View
     host : str
-        The name under which people may ask, besides numbers and localhost.
+        A host name that requests may use, besides addresses and localhost.
     """
 
     def __init__(self, listeners: Sequence[socket.socket], view: View, host: str) -> None:
@@ -125,7 +221,7 @@ class StatusPage:
         self._thread.start()
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         self._over.set()
         self._thread.join(_END_S)
         self._selector.close()
@@ -138,7 +234,7 @@ class StatusPage:
                 begun = time.thread_time()
                 try:
                     self._answer(key.fileobj)  # type: ignore[arg-type]
-                except Exception as error:  # a page must never be what ends a run
+                except Exception as error:  # a page must never end a run
                     _log.info("--status: %s", error)
                 self._over.wait(max(REST_S, _REST * (time.thread_time() - begun)))
 
@@ -185,17 +281,17 @@ class _Request(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND, "there are /, /status.json and /metrics")
 
     def do_HEAD(self) -> None:
-        """Show the headers alone."""
+        """Show only the headers."""
         self.do_GET()
 
     def end_headers(self) -> None:
-        """Add what holds for every answer."""
+        """Add the headers of every answer."""
         for name, value in _HEADERS.items():
             self.send_header(name, value)
         super().end_headers()
 
     def log_message(self, format: str, *values: Any) -> None:
-        """Say nothing: whoever can reach the port could fill the log."""
+        """Log nothing: a client of the port could fill the log."""
 
     def _answer(self, kind: str, text: str) -> None:
         content = text.encode()
@@ -209,7 +305,7 @@ class _Request(BaseHTTPRequestHandler):
 
 
 def _read_head(connection: socket.socket) -> bytes:
-    """Return a request as far as the empty line; nothing where that does not come in time, or is too long."""
+    """Return a request up to the empty line; empty if it is late or too long."""
     head, end = b"", time.monotonic() + REQUEST_S
     while b"\r\n\r\n" not in head and b"\n\n" not in head:
         left = end - time.monotonic()
@@ -225,7 +321,7 @@ def _read_head(connection: socket.socket) -> bytes:
 
 
 def _host(given: Sequence[str]) -> str | None:
-    """Return the host of a request without its port; None where there is none, or several."""
+    """Return the host of a request without its port; None if there is not exactly one."""
     if len(given) != 1:
         return None
     host = given[0].strip().casefold()
@@ -235,7 +331,7 @@ def _host(given: Sequence[str]) -> str | None:
 
 
 def _is_number(host: str) -> bool:
-    """Whether a host is an address: nobody can bind a number to another address."""
+    """Whether a host is an IP address, which cannot be bound to another one."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
-from fastlloyd.kmeans.layout import split
+from fastlloyd.kmeans.update import split
 from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum, VectorFormat, vector_format
 from fastlloyd.masking.mask import NO_HISTORY, continue_history
 from fastlloyd.protocols.fastlloyd.plan import Plan

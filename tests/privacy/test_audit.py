@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-from fastlloyd.kmeans.layout import join, split
+from fastlloyd.kmeans.update import join, split
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier, gdp_epsilon
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share

@@ -20,7 +20,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.kmeans.layout import join, split
+from fastlloyd.kmeans.update import join, split
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier, gdp_epsilon
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus import radius

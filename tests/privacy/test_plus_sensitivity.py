@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import accumulate
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.kmeans.layout import join, split
+from fastlloyd.kmeans.update import join, split
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus import radius
 from fastlloyd.protocols.fastlloyd.plus_plan import square_limit

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.kmeans.layout import join, split
+from fastlloyd.kmeans.update import join, split
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.party.effects import Save
 from fastlloyd.privacy.release import Release

@@ -16,9 +16,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.commitment import OPENING_BYTES
-from fastlloyd.crypto.link.identity import make_identity
+from fastlloyd.crypto.link.identity import make_identity, verifies
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
-from fastlloyd.crypto.link.signature import verifies
 from fastlloyd.data.bounds import Bounds, scale, unscale
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.lifecycle.closing import Counters

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.kmeans.layout import split
 from fastlloyd.kmeans.metrics import nearest
+from fastlloyd.kmeans.update import split
 from fastlloyd.protocols.fastlloyd.face_noise import expect, noise_of, ratio_deviations
 from fastlloyd.protocols.fastlloyd.plus import last_doubt, radius
 from fastlloyd.protocols.fastlloyd.plus_grid import left_out

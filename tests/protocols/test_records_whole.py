@@ -12,8 +12,8 @@ import pytest
 
 from fastlloyd.cli.check import main as check
 from fastlloyd.cli.label import main as label
+from fastlloyd.dossier.blocks import to_markdown
 from fastlloyd.dossier.content import make_dossier
-from fastlloyd.dossier.markdown import to_markdown
 from fastlloyd.dossier.planned_run import plan_run
 from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import RunConfig

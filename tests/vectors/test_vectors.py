@@ -23,8 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from fastlloyd.crypto.commitment import derive_opening
-from fastlloyd.crypto.link.identity import Identity
-from fastlloyd.crypto.link.signature import Credentials, sign
+from fastlloyd.crypto.link.identity import Credentials, Identity, sign
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.lifecycle.closing import THINGS, compare_through_server
 from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag, collect_tags

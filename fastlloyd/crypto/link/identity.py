@@ -1,9 +1,10 @@
-"""Who a party is: an Ed25519 key and the self-signed certificate that goes with it.
+"""Who a party is: an Ed25519 key, its self-signed certificate, and signatures under statements about a run.
 
-The certificate is public and stands in the roster; the key never leaves its owner. People compare
-certificates by their fingerprint, over the telephone.
+The certificate is public and is part of the roster; the key never leaves its owner. People compare certificates by
+their fingerprint, over the telephone. Each kind of signed statement has its own label, so that a signature of one kind
+is never valid for another.
 
-Source: docs/protocol.md, "Links".
+Source: docs/protocol.md, "Links", "Signed record", "Approval" and "Decisions".
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ import hashlib
 import os
 import ssl
 import stat
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.x509.oid import NameOID
 
 from fastlloyd.crypto.hidden_file import HiddenFile
 from fastlloyd.errors import ConfigError
+from fastlloyd.randomness import domains
+from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.regular import open_regular, read_regular, replace_file
 
 VALID_DAYS = 3652
@@ -31,6 +35,8 @@ _NAME_LENGTH = 64
 _MAX_PEM_BYTES = 1 << 16
 _KEY_MODE = 0o600
 _CERTIFICATE_MODE = 0o644
+SIGNATURE_BYTES = 64
+"""Of Ed25519."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -61,7 +67,7 @@ class Identity:
     def load_into(self, context: ssl.SSLContext) -> None:
         """Load key and certificate into an SSL context.
 
-        Sees: nobody but this process; elsewhere than on Linux, for a moment, a file of its user alone (`HiddenFile`).
+        Sees: nobody but this process; outside Linux, for a moment, a file of its user alone (`HiddenFile`).
         """
         # `ssl` reads keys from a path only.
         file = HiddenFile()
@@ -76,20 +82,20 @@ class Identity:
 def make_identity(name: str, rank: int | None = None) -> Identity:
     """Make a fresh key and its self-signed certificate.
 
-    The subject carries a random number, for two pinned certificates with one subject confuse OpenSSL;
-    it is no CA, for a pinned CA would let the certificates it signs in.
+    The subject contains a random number, because two pinned certificates with one subject confuse OpenSSL.
+    It is no CA: a pinned CA would admit the certificates that it signs.
 
     Parameters
     ----------
     name : str
         Printable, at most 64 characters, no slash.
     rank : int, optional
-        The party's rank, noted in the certificate; the roster has the last word.
+        The party's rank, noted in the certificate; the roster decides.
 
     Raises
     ------
     ConfigError
-        The name or rank does not do.
+        The name or rank is not valid.
     """
     check_name(name)
     if rank is not None and rank < 0:
@@ -227,11 +233,11 @@ def load_key(path: Path) -> Ed25519PrivateKey:
         key = serialization.load_pem_private_key(content, password=None)
     except TypeError as error:
         raise ConfigError(
-            f"the key {path} is encrypted, and nobody can type its passphrase during a run: store it without "
+            f"the key {path} is encrypted, and a run cannot ask for its passphrase: store it without "
             f"one (`openssl pkey -in {path} -out NEW`, then `chmod 600 NEW`)"
         ) from error
     except (ValueError, UnsupportedAlgorithm):
-        # Not chained: the parser's own words may describe the key.
+        # Not chained: the parser's message may describe the key.
         raise ConfigError(f"{path} holds no readable private key: expected the .key file of `keygen`") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise ConfigError(f"the key {path} is not an Ed25519 key: make one with `fastlloyd keygen`")
@@ -244,7 +250,7 @@ def read_text(path: Path, what: str) -> str:
     Raises
     ------
     ConfigError
-        It is missing or no text.
+        It is missing or not text.
     """
     try:
         return read_regular(path)
@@ -255,7 +261,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def write_atomically(path: Path, content: bytes, mode: int) -> None:
-    """Write a file so that it is there whole or not at all.
+    """Write a file atomically.
 
     Raises
     ------
@@ -273,3 +279,74 @@ def _key_pem(key: Ed25519PrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+
+
+def sign(identity: Identity, statement: bytes, label: bytes = domains.SIGNED_RECORD) -> bytes:
+    """Return the signature of a statement, 64 bytes; `label` is the kind of statement."""
+    return sign_with(identity.key, statement, label)
+
+
+def sign_with(key: Ed25519PrivateKey, statement: bytes, label: bytes) -> bytes:
+    """Return the signature of a statement by a bare key, as `sign` does."""
+    # TLS 1.3 uses the same key, but what it signs begins with 64 spaces, not with a label.
+    return key.sign(label + statement)
+
+
+def verifies(certificate_der: bytes, statement: bytes, signature: bytes, label: bytes = domains.SIGNED_RECORD) -> bool:
+    """Whether the signature is of the certificate's key, under this statement.
+
+    Raises
+    ------
+    ConfigError
+        These bytes are no certificate.
+    """
+    key = parse_certificate(certificate_der).public_key()
+    return isinstance(key, Ed25519PublicKey) and _verifies(key, statement, signature, label)
+
+
+def verifies_with(public_key: bytes, statement: bytes, signature: bytes, label: bytes) -> bool:
+    """Whether the signature is of this key, the 32 bytes of an Ed25519 public key, under this statement.
+
+    Raises
+    ------
+    ValueError
+        These bytes are no key.
+    """
+    return _verifies(Ed25519PublicKey.from_public_bytes(public_key), statement, signature, label)
+
+
+def _verifies(key: Ed25519PublicKey, statement: bytes, signature: bytes, label: bytes) -> bool:
+    try:
+        key.verify(signature, label + statement)
+    except InvalidSignature:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A party's signing key and the certificates of all; without a roster nothing is signed.
+
+    Attributes
+    ----------
+    identity : Identity or None
+        None without a roster.
+    certificates : mapping from PartyId to DER bytes
+        The roster's.
+    """
+
+    identity: Identity | None = None
+    certificates: Mapping[PartyId, bytes] = field(default_factory=dict, repr=False)
+
+    @property
+    def authentic(self) -> bool:
+        """Whether signatures mean anything."""
+        return self.identity is not None
+
+    def sign(self, statement: bytes, label: bytes) -> bytes:
+        """Return this party's signature, 64 bytes; zeros without a roster."""
+        return bytes(SIGNATURE_BYTES) if self.identity is None else sign(self.identity, statement, label)
+
+    def signed(self, party: PartyId, statement: bytes, signature: bytes, label: bytes) -> bool:
+        """Whether a party has signed a statement; without a roster everything counts as signed."""
+        return not self.authentic or verifies(self.certificates[party], statement, signature, label)

@@ -6,7 +6,7 @@ of shape 1 / n: the sum of n of them is exactly the discrete Laplace distributio
 
 Both are exact, not nearly so: all that is decided (which integer, accepted or not) is decided for real numbers with
 infinitely many random bits, by float64 with a bound on every error and by interval arithmetic at growing
-precision where that bound does not decide (`privacy/noise/lazy.py`). Units in the last place allowed for: as in
+precision where that bound does not decide (`privacy/noise/sampler.py`). Units in the last place allowed for: as in
 `privacy/noise/sampler.py`.
 
 Why `polya_difference` has its distribution. The Polya variable with P(x) = C(x + r - 1, x) p^x (1 - p)^r is a sum of
@@ -34,18 +34,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import InternalError
-from fastlloyd.privacy.noise.lazy import (
+from fastlloyd.privacy.noise.sampler import (
     MAX_WORDS,
     WORD_BITS,
     Draw,
     check_scale,
+    exponential,
     interval_arithmetic,
     refine,
     round_certain,
     unit,
     vector_shape,
 )
-from fastlloyd.privacy.noise.sampler import exponential
 from fastlloyd.randomness.secret import SecretRandom
 
 MAX_SCALE = 2.0**44

@@ -13,7 +13,7 @@ from typing import Any
 
 from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.data.records import ClientRecords
-from fastlloyd.kmeans.movement import movements
+from fastlloyd.kmeans.update import movements
 from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum, vector_format
 from fastlloyd.lifecycle.masked_sums import bounds, server
 from fastlloyd.masking.fixed import Ring

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.kmeans.layout import split
 from fastlloyd.kmeans.merging import CLEAR, gather
-from fastlloyd.kmeans.update import clip_step, move
+from fastlloyd.kmeans.update import clip_step, move, split
 from fastlloyd.privacy.release import NORM_OF
 from fastlloyd.protocols.fastlloyd.choose_k import Chosen, shares
 from fastlloyd.protocols.fastlloyd.plan import Plan

@@ -23,10 +23,8 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import accumulate, add_up
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.kmeans.layout import join, split
-from fastlloyd.kmeans.ordered import total
 from fastlloyd.kmeans.swap import Clusters, narrow, swap
-from fastlloyd.kmeans.update import truncate
+from fastlloyd.kmeans.update import join, split, total, truncate
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus_grid import expected_variance, grid_update, left_out, read_grid
 from fastlloyd.protocols.fastlloyd.plus_plan import (

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import add_up
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.kmeans.ordered import total
+from fastlloyd.kmeans.update import total
 from fastlloyd.kmeans.weighted import cluster, nearest
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus_plan import FEATURE_FLOOR, SPREAD_LIMITS

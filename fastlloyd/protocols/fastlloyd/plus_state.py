@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.kmeans.ordered import total
+from fastlloyd.kmeans.update import total
 from fastlloyd.privacy.release import NORM_OF, SHARED
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.fastlloyd.plan import Plan

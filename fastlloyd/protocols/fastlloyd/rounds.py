@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.assign import accumulate
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.initial import sphere_packing, to_grid
-from fastlloyd.kmeans.layout import join, split
-from fastlloyd.kmeans.update import bring_inside, clip_step, move
+from fastlloyd.kmeans.update import bring_inside, clip_step, join, move, split
 from fastlloyd.privacy.noise.sampler import round_laplace, round_normal
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, SHARED
 from fastlloyd.privacy.shares import draw_gaussian_share, draw_laplace_share

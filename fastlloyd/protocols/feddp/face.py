@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.data.records import OwnRecords
 from fastlloyd.errors import ConfigError, Reason, format_count
-from fastlloyd.kmeans.movement import movements
+from fastlloyd.kmeans.update import movements
 from fastlloyd.lifecycle.hello import Announced
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks

@@ -1,7 +1,7 @@
 """k-FED from a client's side: cluster its own records, send the centres, label by what comes back.
 
 Source: Dennis, Li, Smith (2021), Algorithm 2, on each device; SecFC, §3.2, for a summary. The local clustering is
-Awasthi and Sheffet's (`kmeans/local.py`).
+Awasthi and Sheffet's (`kmeans/spectral.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
-from fastlloyd.kmeans.local import cluster_locally
+from fastlloyd.kmeans.spectral import cluster_locally
 from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, MessageFormat
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.party.stored import StoredRounds

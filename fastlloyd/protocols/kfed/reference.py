@@ -1,7 +1,8 @@
 """k-FED without messages, line by line: what the parties are tested against.
 
-Written from the papers; it calls nothing of `client.py`, `merge.py` or `kmeans/local.py`. Its k-means is the plain one
-of `kmeans/reference.py`. It shares with the parties the plan, records that are on the grid already, and public draws.
+Written from the papers; it calls nothing of `client.py`, `merge.py` or `kmeans/spectral.py`. Its k-means is the plain
+one of `kmeans/reference.py`. It shares with the parties the plan, records that are on the grid already, and public
+draws.
 
 Source: Dennis, Li, Smith (2021), Algorithm 2; its local step: Awasthi and Sheffet (2012), as in FedDP-KMeans,
 Appendix C, Algorithm 3.

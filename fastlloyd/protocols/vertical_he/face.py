@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.vertical import PartyFeatures, assemble_centers, assemble_names, check_features, whole_bounds
 from fastlloyd.errors import ConfigError, InternalError
-from fastlloyd.kmeans.movement import movements
+from fastlloyd.kmeans.update import movements
 from fastlloyd.lifecycle.align.check import check_ids
 from fastlloyd.lifecycle.align.columns import (
     describe_features,

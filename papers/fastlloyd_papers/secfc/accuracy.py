@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.kmeans.matching import accuracy
-from fastlloyd.kmeans.metrics import nearest
+from fastlloyd.kmeans.metrics import accuracy, nearest
 from fastlloyd.protocols.kfed.client import local_centers
 from fastlloyd.protocols.kfed.merge import merge_centers
 from fastlloyd.protocols.kfed.parameters import PublicParameters as KfedParameters

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.kmeans.matching import accuracy
-from fastlloyd.kmeans.metrics import nearest
+from fastlloyd.kmeans.metrics import accuracy, nearest
 from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally

@@ -250,7 +250,7 @@ def test_another_roster_another_signer_and_no_file(tmp_path: Path) -> None:
 
 
 def test_a_signed_record_does_not_pass_for_an_approval(tmp_path: Path) -> None:
-    from fastlloyd.crypto.link.signature import sign
+    from fastlloyd.crypto.link.identity import sign
 
     record = sign(IDENTITIES[1], APPROVAL.statement()).hex()
     path = written(tmp_path / "approval.json", replace(APPROVAL, signature=record).text())

@@ -15,10 +15,10 @@ import pytest
 from fastlloyd.__main__ import main
 from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
+from fastlloyd.dossier.blocks import escape, to_markdown
 from fastlloyd.dossier.content import make_dossier, summarise
-from fastlloyd.dossier.markdown import escape, to_markdown
 from fastlloyd.dossier.planned_run import plan_run
-from fastlloyd.dossier.words import factor_words, promise_words
+from fastlloyd.dossier.standing import factor_words, promise_words
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.report.page import render as page
 from fastlloyd.report.page.render import render

@@ -11,8 +11,7 @@ pytest.importorskip("sklearn")
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import ConfigError
-from fastlloyd.estimator.forms import match_bounds
-from fastlloyd.estimator.parameter import ParameterError
+from fastlloyd.estimator.parameter import ParameterError, match_bounds
 
 NAMES = np.array(["bmi", "weight"], dtype=object)
 MEANT = [[10.0, 60.0], [30.0, 200.0]]

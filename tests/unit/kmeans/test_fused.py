@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from fastlloyd.kmeans import passes
 from fastlloyd.kmeans.assign import accumulate, assign, sum_by_label
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.kmeans.local import cluster_locally
 from fastlloyd.kmeans.passes import Passes
+from fastlloyd.kmeans.spectral import cluster_locally
 from fastlloyd.kmeans.weighted import nearest
 
 fused = pytest.importorskip("fastlloyd.kmeans.fused", reason="numba is not installed", exc_type=ImportError)

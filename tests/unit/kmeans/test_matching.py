@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fastlloyd.kmeans.matching import accuracy
+from fastlloyd.kmeans.metrics import accuracy
 
 
 def best_by_trying(labels: np.ndarray, truth: np.ndarray, k: int) -> float:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastlloyd.kmeans.movement import movements
+from fastlloyd.kmeans.update import movements
 
 
 def test_a_shift_is_the_root_mean_square_over_features_in_shares_of_their_range():

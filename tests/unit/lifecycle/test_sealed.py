@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastlloyd.lifecycle.sealed as sealed_module
-from fastlloyd.crypto.link.identity import Identity, make_identity
-from fastlloyd.crypto.link.signature import Credentials
+from fastlloyd.crypto.link.identity import Credentials, Identity, make_identity
 from fastlloyd.errors import PeerError, SecurityError
 from fastlloyd.lifecycle.same_secret import AlikeTag
 from fastlloyd.lifecycle.sealed import Sealing, relay_seed

@@ -2,7 +2,7 @@
 
 import math
 
-from fastlloyd.kmeans.movement import Movement
+from fastlloyd.kmeans.update import Movement
 from fastlloyd.privacy.release import Release
 from fastlloyd.report.document import Common, Network, Privacy, Round, Traffic, build_report, build_server_report
 from fastlloyd.report.quality import Quality

@@ -15,9 +15,8 @@ import pytest
 
 from fastlloyd.cli.report import main
 from fastlloyd.crypto.commitment import commit, derive_opening
-from fastlloyd.crypto.link.identity import make_identity
+from fastlloyd.crypto.link.identity import make_identity, sign, verifies
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
-from fastlloyd.crypto.link.signature import sign, verifies
 from fastlloyd.dossier.verify import verify
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.privacy.accountant import spent

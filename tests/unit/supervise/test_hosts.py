@@ -10,7 +10,7 @@ from fastlloyd.cli import run as command
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.mpi.launcher import Mpirun
 from fastlloyd.supervise import supervisor
-from fastlloyd.supervise.hosts import HostLines
+from fastlloyd.supervise.lifeline import HostLines
 from fastlloyd.supervise.supervisor import supervise
 from tests.unit.supervise.programs.watching import PROGRAM, NotedProcess
 

@@ -17,8 +17,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import Address, listen, parse_address
 from fastlloyd.report.view import View
 from fastlloyd.watch import status
-from fastlloyd.watch.page import render_page
-from fastlloyd.watch.status import StatusPage, check_address, facts
+from fastlloyd.watch.status import StatusPage, check_address, facts, render_page
 from fastlloyd.wire.header import SERVER
 from tests.contracts.page import _can_be_heard, parse
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import accumulate, assign, sum_by_label
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.kmeans.layout import join
 from fastlloyd.kmeans.spectral import outer_product
+from fastlloyd.kmeans.update import join
 from fastlloyd.protocols.feddp.math.projection import Projection, project
 from fastlloyd.protocols.feddp.plan import Plan
 

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.kmeans.layout import split
 from fastlloyd.kmeans.merging import merge
 from fastlloyd.kmeans.spectral import leading_subspace, symmetric
-from fastlloyd.kmeans.update import clip_step, move, truncate
+from fastlloyd.kmeans.update import clip_step, move, split, truncate
 from fastlloyd.kmeans.weighted import Clustering, cluster
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.feddp.math.elbow import CLEAR, elbow, margin

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from fastlloyd.errors import InternalError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.kmeans.layout import join
 from fastlloyd.kmeans.spectral import outer_product
+from fastlloyd.kmeans.update import join
 from fastlloyd.protocols.feddp.math.projection import Projection, project
 from fastlloyd.protocols.feddp.math.record import coarsen, cut_norm, lifted
 from fastlloyd.protocols.feddp.plan import Plan

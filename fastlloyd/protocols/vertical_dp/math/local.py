@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import accumulate, assign
 from fastlloyd.kmeans.grid import GridPoints, quantise, round_centers
-from fastlloyd.kmeans.ordered import total
-from fastlloyd.kmeans.update import move, truncate
+from fastlloyd.kmeans.update import move, total, truncate
 from fastlloyd.kmeans.weighted import cluster
 from fastlloyd.protocols.vertical_dp.local_plan import BOX_TREE, FRACTION_BITS, SHORTENED, Draw, LocalPlan
 from fastlloyd.protocols.vertical_dp.math.shortened import (

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import accumulate
 from fastlloyd.kmeans.grid import GridPoints, round_centers
-from fastlloyd.kmeans.ordered import total
-from fastlloyd.kmeans.update import truncate
+from fastlloyd.kmeans.update import total, truncate
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS, STEPS, Draw, LocalPlan
 from fastlloyd.protocols.vertical_dp.math.tree import Tree
 

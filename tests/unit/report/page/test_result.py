@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.kmeans.movement import Movement
+from fastlloyd.kmeans.update import Movement
 from fastlloyd.report.document import Round
 from fastlloyd.report.page.clusters import format_rounded
 from fastlloyd.report.page.result import NAME, result_page

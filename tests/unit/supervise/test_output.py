@@ -1,6 +1,6 @@
 import pytest
 
-from fastlloyd.supervise.banner import BannerFilter
+from fastlloyd.supervise.output import BannerFilter
 
 MPICH = """
 ===================================================================================

@@ -7,7 +7,7 @@ import pytest
 from sklearn.cluster import KMeans
 
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.kmeans.local import _core_means, _project, cluster_locally
+from fastlloyd.kmeans.spectral import _core_means, _project, cluster_locally
 from fastlloyd.kmeans.weighted import Clustering
 from tests.protocols.support import blobs
 
