@@ -73,7 +73,7 @@ def parser() -> Parser:
     made = Parser(
         prog="fastlloyd site",
         description="Stay, take run files from the folder DIR/offers, and join each run that a person of this site has "
-        "agreed to; one ledger over all of them (docs/sites.md, 'A site that stays').",
+        "agreed to; one ledger over all of them (docs/sites.md, 'A permanent service at a site').",
         epilog="Exit codes: 0 told to stop, or done; 2 bad input or configuration.",
     )
     made.add_argument("folder", metavar="DIR", help="has site.toml; results, state and logs go there")

@@ -3,7 +3,7 @@
 An offer comes as a file, or from the server (`serve --offer NAME`): one JSON text of the run file and of the files that
 it names, as `Offered`. The server's are kept beside the others, and never replace one.
 
-Source: docs/sites.md, "A site that stays".
+Source: docs/sites.md, "A permanent service at a site".
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@
 
 An offer is hostile: it cannot name this site's files, and none is joined without an approval of exactly its values.
 
-Source: docs/sites.md, "A site that stays".
+Source: docs/sites.md, "A permanent service at a site".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A separate thread writes, so no round waits for the disk. Each write is atomic, within a second of a change and every
 15 seconds without one, so that the age of the file shows whether the process is gone.
 
-Source: Prometheus, "Exposition formats" and "Metric and label naming"; docs/operations.md, "Seen from outside".
+Source: Prometheus, "Exposition formats" and "Metric and label naming"; docs/operations.md, "Monitoring".
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def test_a_site_that_stays_as_written(parties: Parties) -> None:
     settings = block_with("# site.toml").replace("operator.example.org:4400", f"127.0.0.1:{parties.port}")
     settings = re.sub(r"(?m)^hours = .*\n", "", re.sub(r"(?m)^every = 60\b", "every = 1", settings))
     (north / "site.toml").write_text(settings)
-    stays, agree = (command for _, command, _ in typed(re.sub(r"(?m)^ .*\n", "", block_with("# stays;"))))
+    stays, agree, _ = (command for _, command, _ in typed(re.sub(r"(?m)^ .*\n", "", block_with("# stays;"))))
     stays, agree = (command.partition(" # ")[0].replace(place, str(north)) for command in (stays, agree))
     assert stays.endswith(str(north)) and agree.endswith("--agree march")
     run = {who: command for who, command, _ in typed(pages[3].text)}
