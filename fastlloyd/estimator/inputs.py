@@ -6,7 +6,6 @@ set is what the caller has, and nothing of it is read but by its owner.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,11 +17,11 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.dataset import Dataset
 from fastlloyd.data.vertical import VerticalTable
 from fastlloyd.errors import ConfigError
-from fastlloyd.estimator.parameter import ParameterError, StoredParameters
+from fastlloyd.estimator.parameter import ParameterError, StoredParameters, read_parameters
 from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import CommonInputs, ServerInputs
-from fastlloyd.run.run_file import read_k
+from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_protocol
 from fastlloyd.run.vertical import VerticalCommon
 from fastlloyd.wire.header import PartyId
@@ -132,9 +131,9 @@ def prepare(
         raise ParameterError(
             f"n_total: expected at least 3 and at least the number of records, got n_total={n_total} with n_samples={n}"
         )
-    if n_total < _clusters(model)["k"]:
-        raise ParameterError(f"n_clusters: expected at most n_total={n_total}, got {model.n_clusters}")
     config = _config(model, n_total)
+    if config.k is not None and n_total < config.k:
+        raise ParameterError(f"n_clusters: expected at most n_total={n_total}, got {model.n_clusters}")
     if server_points is not None:
         config = replace(config, server_data=_SOURCE)
     if vertical:
@@ -151,29 +150,16 @@ def prepare(
     return Inputs(config=config, n_clients=n_clients, common=common)
 
 
-def _clusters(model: StoredParameters) -> dict[str, Any]:
-    """Return k, or the largest k and that it is to be chosen."""
-    return read_k(model.n_clusters if isinstance(model.n_clusters, str) else int(model.n_clusters))
-
-
 def _config(model: StoredParameters, n_total: int) -> RunConfig:
     """Say what is configured, in the words of a run."""
-    seed = int.from_bytes(os.urandom(8), "little") >> 1 if model.random_state is None else model.random_state
-    return RunConfig(
-        protocol=model.protocol,
-        data=_SOURCE,
-        bounds="-1,1",  # replaced by those of the features
-        **_clusters(model),
-        n_total=n_total,
-        epsilon=float(model.epsilon),
-        delta=None if model.delta == "auto" else model.delta if isinstance(model.delta, str) else float(model.delta),
-        accept_large_delta=bool(model.accept_large_delta),
-        rounds=None if model.rounds == "auto" else int(model.rounds),
-        seed=int(seed),
-        ring_bits=int(model.ring_bits),
-        settings={model.protocol: dict(model.settings or {})},
-        deadline=_NO_DEADLINE_S,
-    )
+    given = {
+        "data": _SOURCE,
+        "bounds": "-1,1",  # replaced by those of the features
+        "n_total": n_total,
+        "deadline": _NO_DEADLINE_S,
+        model.protocol: dict(model.settings or {}),
+    }
+    return with_values(RunConfig(), {**read_parameters(model), **given})
 
 
 def _gather_horizontal(

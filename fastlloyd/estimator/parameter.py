@@ -8,12 +8,13 @@ Source: docs/estimator.md, "Parameters".
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +22,17 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import BudgetError, ConfigError, DataError, RangeError, did_you_mean
 from fastlloyd.protocols.registry import names
-from fastlloyd.run.config import PAPER_DELTA
+from fastlloyd.run.config import OPTIONS
 from fastlloyd.run.run_file import read_k
+from fastlloyd.wire.decode import Within, reader, show
 
 _FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: FILE)?")
 _PROCESSES = re.compile(r"start with -n (\d+)( or more)?(?: \(rank 0 serves\))?")
 _NAMES = {"k": "n_clusters", "seed": "random_state", "set": "settings:"}
 _SIDES = ("lo", "hi")
+_OPTIONS = ("protocol", "k", "epsilon", "delta", "accept_large_delta", "n_total", "rounds", "seed", "ring_bits")
+"""Options of a run that are parameters, most under the same name."""
+_BUDGET = reader(tuple[Annotated[float, Within(0, 1e6)], Annotated[float, Within(0, 0.5)]])
 
 
 class StoredParameters(Protocol):
@@ -75,53 +80,55 @@ def check_parameters(model: StoredParameters) -> None:
             "never taken from X, for its extremes are the values of single records: state what is known beforehand, "
             "such as bounds=(0, 120) for an age; values outside count as the bound"
         )
-    _check(
-        model, "n_clusters", _is_number_of_clusters(model.n_clusters), "a whole number from 1 to 10000, or 'auto:KMAX'"
-    )
-    _check(model, "epsilon", _is_number(model.epsilon, 1e-3, 100), "a number from 0.001 to 100")
-    delta = model.delta in ("auto", PAPER_DELTA) or _is_number(model.delta, 1e-11, 0.5)
-    _check(model, "delta", delta, "'auto', 'paper' or a number from 1e-11 to 0.5")
-    _check(model, "accept_large_delta", isinstance(model.accept_large_delta, (bool, np.bool_)), "True or False")
-    _check(model, "n_total", model.n_total is None or _is_whole(model.n_total, 3, 10**12), "None or 3 to 10^12")
-    _check(model, "protocol", model.protocol in names(), f"one of {', '.join(map(repr, names()))}")
-    rounds = model.rounds == "auto" or _is_whole(model.rounds, 1, 1000)
-    _check(model, "rounds", rounds, "'auto' or a whole number from 1 to 1000")
-    seed = model.random_state is None or _is_whole(model.random_state, 0, 2**63)
-    _check(model, "random_state", seed, "None or a whole number from 0 to 2^63 (a public seed, not a generator)")
-    _check(model, "ring_bits", _is_whole(model.ring_bits, 32, 64) and model.ring_bits in (32, 64), "32 or 64")
-    _check(model, "settings", model.settings is None or isinstance(model.settings, Mapping), "None or a mapping")
-    _check(model, "budget", _is_budget(model.budget), "None, an epsilon from 0 to 10^6, or (epsilon, delta)")
-    _check(model, "ledger", model.ledger is None or isinstance(model.ledger, (str, Path)), "None or a path")
+    if model.protocol not in names():
+        raise _wrong(model, "protocol", f"one of {', '.join(map(repr, names()))}")
+    if read_parameters(model)["rounds"] == 0:
+        raise _wrong(model, "rounds", "'auto' or a whole number from 1 to 1000")
+    if not isinstance(model.settings, Mapping | None):
+        raise _wrong(model, "settings", "None or a mapping")
+    if not isinstance(model.ledger, str | Path | None):
+        raise _wrong(model, "ledger", "None or a path")
+    if model.budget is not None:
+        pair = model.budget if isinstance(model.budget, tuple) else (model.budget, 0)
+        try:
+            _BUDGET(tuple(map(_plain, pair)))
+        except ValueError:
+            raise _wrong(model, "budget", "None, an epsilon from 0 to 10^6, or (epsilon, delta)") from None
 
 
-def _check(model: StoredParameters, name: str, good: bool, expected: str) -> None:
-    if not good:
-        raise ParameterError(f"{name}: expected {expected}, got {getattr(model, name)!r}")
+@in_own_words()
+def read_parameters(model: StoredParameters) -> dict[str, Any]:
+    """Return the parameters that are options of a run, as plain values by the options' names.
+
+    Raises
+    ------
+    ParameterError
+        A value of another type or out of range.
+    """
+    values = {name: _plain(getattr(model, _NAMES.get(name, name))) for name in _OPTIONS}
+    if values["seed"] is None:
+        values["seed"] = int.from_bytes(os.urandom(8), "little") >> 1
+    for name, value in values.items():
+        if value is None and name != "n_total":
+            raise _wrong(model, _NAMES.get(name, name), OPTIONS[name].expected)
+        if name == "k":
+            read_k(value)
+        else:
+            OPTIONS[name].read(value)
+    return values
 
 
-def _is_budget(value: object) -> bool:
-    """Whether it is nothing, an epsilon, or an epsilon with a delta."""
-    if isinstance(value, tuple):
-        return len(value) == 2 and _is_number(value[0], 0, 1e6) and _is_number(value[1], 0, 0.5)
-    return value is None or _is_number(value, 0, 1e6)
+def _wrong(model: StoredParameters, name: str, expected: str) -> ParameterError:
+    return ParameterError(f"{name}: expected {expected}, got {show(getattr(model, name))}")
 
 
-def _is_number_of_clusters(value: object) -> bool:
-    """Whether it is k or, as a string, the largest k."""
-    if not isinstance(value, str):
-        return _is_whole(value, 1, 10_000)
-    try:
-        return _is_whole(read_k(value)["k"], 1, 10_000)
-    except ConfigError:
-        return False
-
-
-def _is_whole(value: object, low: int, high: int) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Integral) and low <= int(value) <= high
-
-
-def _is_number(value: object, low: float, high: float) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Real) and low <= float(value) <= high
+def _plain(value: Any) -> Any:
+    """Return a value of numpy as Python's own."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
 
 
 def match_bounds(bounds: Any, d: int, columns: NDArray[Any] | None) -> Bounds:

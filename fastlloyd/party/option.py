@@ -124,10 +124,10 @@ class Option:
         known = map(repr, (*self.words, *self.choices))
         return one_of(known if self.choices else [*known, self.within.of(_NAMES[self.kind])])
 
-    def wrong(self, expected: str, value: object) -> ConfigError:
+    def wrong(self, value: object, expected: str = "") -> ConfigError:
         """Return the error that names the flag, what was expected and what came."""
         close = did_you_mean(value, map(str, self.choices)) if isinstance(value, str) else ""
-        return ConfigError(f"{self.flag}: expected {expected}, got {show(value)}{close}")
+        return ConfigError(f"{self.flag}: expected {expected or self.expected}, got {show(value)}{close}")
 
     def read(self, value: Any) -> Any:
         """Return a plain value in the declared kind; a list may stand for a tuple, an integer for a float.
@@ -146,7 +146,7 @@ class Option:
         try:
             return (choice(self.choices) if self.choices else reader(self.kind, self.within))(value)
         except Misfit:
-            raise self.wrong(self.expected, value) from None
+            raise self.wrong(value) from None
 
 
 def option(

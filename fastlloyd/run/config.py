@@ -285,7 +285,7 @@ class RunConfig:
         if self.review and self.print_result:
             raise ConfigError("--review holds back what --print-result shows: leave one of them out")
         if any(cap < 0 for cap in self.client_caps):
-            raise OPTIONS["client_caps"].wrong("numbers of records, 0 or more", self.client_caps)
+            raise OPTIONS["client_caps"].wrong(self.client_caps, "numbers of records, 0 or more")
 
     def check_links(self) -> None:
         """Refuse what only a party that meets others must have: plans, checks and approvals can do without.
@@ -366,7 +366,7 @@ def read_bytes(text: str) -> int:
     match = _BYTES.fullmatch(text)
     size = int(float(match[1]) * 1024 ** "KMGT".index(match[2]) * 1024) if match else 0
     if size < 1 << 20:
-        raise OPTIONS["memory"].wrong("a number with K, M, G or T, such as 512M or 2G, and at least 1M", text)
+        raise OPTIONS["memory"].wrong(text, "a number with K, M, G or T, such as 512M or 2G, and at least 1M")
     return size
 
 

@@ -176,7 +176,7 @@ def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
         elif key == "k":
             chosen |= read_k(value)
         elif key == "data" and not isinstance(value, str | None):
-            raise OPTIONS[key].wrong("text", type(value).__name__)  # never the value: an address may have a password
+            raise OPTIONS[key].wrong(type(value).__name__)  # never the value: an address may have a password
         elif key == "bounds" and isinstance(value, list):
             chosen[key] = ",".join(map(str, value))
         else:
@@ -199,11 +199,11 @@ def read_k(value: Any) -> dict[str, Any]:
     ConfigError
         Neither.
     """
-    if isinstance(value, str) and _AUTO_NUMBER.fullmatch(value):
-        return {"k": int(value.removeprefix(AUTO_K)), "choose_k": True}
-    if type(value) is not int and value is not None:
-        raise OPTIONS["k"].wrong("a whole number, or 'auto:KMAX' where the protocol can choose", value)
-    return {"k": value, "choose_k": False}
+    choose = isinstance(value, str) and _AUTO_NUMBER.fullmatch(value) is not None
+    k = int(value.removeprefix(AUTO_K)) if choose else value
+    if isinstance(k, str):
+        raise OPTIONS["k"].wrong(value)
+    return {"k": OPTIONS["k"].read(k), "choose_k": choose}
 
 
 def to_toml(config: RunConfig, folder: str | Path | None = None, *, only: Collection[str] = OPTIONS.keys()) -> str:
