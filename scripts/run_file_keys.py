@@ -35,7 +35,7 @@ def _tables() -> Iterator[str]:
         yield from (f"\n## Keys: {group}\n", "| key | value | whose | meaning |", "|---|---|---|---|")
         for option in options:
             value = " or ".join(f"`{choice}`" for choice in option.choices) or option.expected
-            whose = "alike" if option.public else "shared" if option.shared else "own"
+            whose = "same" if option.public else "shared" if option.shared else "own"
             yield f"| `{option.name}` | {value} | {whose} | {_cell(option.help)} |"
     for protocol in PROTOCOLS:
         settings = find_protocol(protocol).settings_help(protocol)
