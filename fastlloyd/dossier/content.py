@@ -30,7 +30,6 @@ from fastlloyd.dossier.standing import (
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.protocols.registry import find
-from fastlloyd.report.document import Privacy, claim
 from fastlloyd.report.sight import Sight
 from fastlloyd.report.unit import format_count, format_epsilon
 from fastlloyd.run.promise import short_unit, unit_sentence
@@ -303,18 +302,7 @@ def _promise(run: PlannedRun) -> Iterator[Block]:
     if run.foreseen is None:
         return
     found = run.foreseen.claim
-    privacy = Privacy(
-        epsilon=found.epsilon,
-        delta=found.delta,
-        spent_epsilon=spent(run.foreseen.releases, found.delta),
-        neighbours=found.neighbours,
-        unit=found.unit,
-        conditions=found.conditions,
-        bounded=found.bounded,
-        accountant="",
-        releases=(),
-    )
-    stated = claim(privacy, n_total=run.n_total, against=found.against)
+    stated = found.sentence(spent(run.foreseen.releases, found.delta), n_total=run.n_total)
     yield Text(f"What the report of this run will claim if it goes as planned: {stated}")
     yield Items(promise_words(found.epsilon, found.delta, found.unit or "", found.neighbours), title="In plain words")
     yield Items(list(_conditions(run, found.conditions, bounded=found.bounded)), title="Conditions")

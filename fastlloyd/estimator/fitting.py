@@ -87,7 +87,7 @@ def fit_together(
         spending.check(ended.ledgers.values())
     results = [outcome.result for outcome in ended.outcomes.values() if outcome.result is not None]
     result = max(results, key=lambda one: one.noisy_sizes is not None)
-    rounds, traffic = len(result.common.rounds), ended.outcomes[SERVER].closing.traffic
+    rounds, traffic = len(result.common["rounds"]), ended.outcomes[SERVER].closing.traffic
     model.cluster_centers_ = result.centroids
     model.quality_ = result.quality
     model.noisy_counts_ = None if result.noisy_sizes is None else np.array(result.noisy_sizes)
@@ -96,8 +96,8 @@ def fit_together(
     model.neighbours_, model.budget_ = spending.neighbours, spending.limit
     model.epsilon_for_a_change_ = spending.epsilon_for_a_change
     model.epsilon_spent_ = spending.epsilon_in_all
-    model.traffic_ = {name: getattr(traffic, name) for name in _TRAFFIC}
-    model.traffic_["payload_bytes_per_round"] = traffic.payload_bytes / rounds
+    model.traffic_ = {name: traffic[name] for name in _TRAFFIC}
+    model.traffic_["payload_bytes_per_round"] = traffic["payload_bytes"] / rounds
     model.n_iter_ = rounds
     model._n_features_out = int(model.n_clusters) if result.centroids is None else len(result.centroids)
     if result.centroids is None or not np.isfinite(result.centroids).all():

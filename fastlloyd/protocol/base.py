@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
-from fastlloyd.report import document
 from fastlloyd.report.expected import Expected
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.unit import format_count
@@ -166,7 +165,7 @@ class Protocol(Adapter, Generic[P]):
         values = {name: value for name, value in plan.to_json().items() if name not in self.unreported}
         return {**values, "rounds": rounds}
 
-    def common(self, session: Session, plan: P, included: Sequence[Sequence[PartyId]]) -> document.Common:
+    def common(self, session: Session, plan: P, included: Sequence[Sequence[PartyId]]) -> dict[str, Any]:
         """Return what the reports of all parties have in common; `included` names the clients of each round."""
         return session.shared_entries(
             clients=plan.clients,

@@ -27,7 +27,6 @@ from fastlloyd.crypto.link.identity import Identity, sign, verifies
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.randomness import domains
-from fastlloyd.report import document
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.regular import read_regular_bytes
 
@@ -47,7 +46,8 @@ class SignedRecord:
 
     Attributes
     ----------
-    common : document.Common
+    common : mapping
+        The entries that all parties have the same, and others.
     releases : sequence of dict
         As `Release.to_dict` gives them.
     features, noisy_sizes : sequence or None
@@ -57,7 +57,7 @@ class SignedRecord:
         What this party has of it.
     """
 
-    common: document.Common
+    common: Mapping[str, Any]
     releases: Sequence[Mapping[str, Any]]
     features: Sequence[str] = ()
     noisy_sizes: Sequence[float] | None = None
@@ -66,12 +66,11 @@ class SignedRecord:
 
     def statement(self, roster: bytes, agreed: bytes, covers: Covers, opening: bytes | None) -> bytes:
         """Return the bytes that a party signs which has so much of it, and whose commitment has this opening."""
-        values = self.common.alike()
-        public = _public(values, self.releases)
+        public = _public(self.common, self.releases)
         result = _result(self.features, self.noisy_sizes, file_digests(self.files), covers)
         if result is not None and opening is None:
             raise InternalError("a result was to be signed without an opening")
-        return _statement(values["run"], roster, agreed, public, _committed(result, opening or b""))
+        return _statement(self.common["run"], roster, agreed, public, _committed(result, opening or b""))
 
     def digest(self) -> bytes:
         """Return 32 bytes over all that this party would sign: what the parties with the result compare.
@@ -81,7 +80,7 @@ class SignedRecord:
         Whoever gets it can test guesses of the result: for parties that have the result, or as the input of a hash
         whose key the reader does not know.
         """
-        public = _public(self.common.alike(), self.releases)
+        public = _public(self.common, self.releases)
         result = _result(self.features, self.noisy_sizes, file_digests(self.files), self.covers)
         return bytes.fromhex(_digest([public, result]))
 

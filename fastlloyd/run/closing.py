@@ -38,8 +38,7 @@ from fastlloyd.party.effects import Elect, Heard, Party
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.release import Release
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report import document
-from fastlloyd.report.document import Traffic, Wire
+from fastlloyd.report.document import WIRE_PARTS
 from fastlloyd.report.signed import COVERS, SIGNED_ELSE, SignedRecord, file_digests
 from fastlloyd.run.outcome import Closing, Outcome, Result
 from fastlloyd.run.session import Session
@@ -139,7 +138,7 @@ def conclude(
 
 def conclude_without_result(
     session: Session,
-    common: document.Common,
+    common: Mapping[str, Any],
     releases: Sequence[Release],
     late: frozenset[PartyId],
     *,
@@ -150,7 +149,8 @@ def conclude_without_result(
     Parameters
     ----------
     session : Session
-    common : document.Common
+    common : mapping
+        What `Session.shared_entries` gave.
     releases : sequence of Release
         Of the plan; noted as this run's.
     late : frozenset of PartyId
@@ -225,7 +225,7 @@ def part(
         yield from tell_totals(session.everybody, accounts)
     missing = [party for party in (SERVER, *session.everybody) if party not in accounts]
     return Closing(
-        traffic=_sum(accounts, _incomplete(missing, problems)),
+        traffic=traffic_entry(accounts, record.common["rounds"], _incomplete(missing, problems)),
         signatures=_signatures(session, record, agreed, accounts, openings),
         identity=session.identity if session.roster is not None else None,
         fault=fault,
@@ -253,22 +253,38 @@ def _account(session: Session, record: SignedRecord, agreed: bytes, opening: byt
     return Account(sent=sent, signature=sign(session.identity, statement).hex(), covers=record.covers)
 
 
-def _sum(accounts: Mapping[PartyId, Account], incomplete: str | None) -> Traffic:
-    """Add up what all have sent."""
+def traffic_entry(
+    accounts: Mapping[PartyId, Account], rounds: Sequence[Mapping[str, Any]], incomplete: str | None = None
+) -> dict[str, Any]:
+    """Return the report's entry: the sums over what all parties have sent.
+
+    Parameters
+    ----------
+    accounts : mapping from PartyId to Account
+    rounds : sequence of mapping
+        The report's entry.
+    incomplete : str or None
+        Whose counters are missing, and why.
+    """
     sent = [account.sent for account in accounts.values()]
-    link_bytes = sum(own.link_bytes for own in sent)
+    link_bytes, payload_bytes = (sum(getattr(own, name) for own in sent) for name in ("link_bytes", "payload_bytes"))
     wire = None if incomplete else _add_wire([account.wire for account in accounts.values()], link_bytes)
-    return Traffic(
-        payload_bytes=sum(own.payload_bytes for own in sent),
-        link_bytes=link_bytes,
-        messages=sum(own.messages for own in sent),
-        setup_bytes=sum(own.setup_bytes for own in sent),
-        wire=wire,
-        incomplete=incomplete,
-    )
+    # What was sent before a resume is not among the bytes.
+    counted = sum(each["sent_bytes"] is not None for each in rounds) or len(rounds)
+    per_round = payload_bytes / counted if counted else 0.0
+    return {
+        "payload_bytes": payload_bytes,
+        "link_bytes": link_bytes,
+        "messages": sum(own.messages for own in sent),
+        "payload_bytes_per_round": int(per_round) if per_round.is_integer() else per_round,
+        "setup_bytes": sum(own.setup_bytes for own in sent),
+        "wire_bytes": None if wire is None else link_bytes + sum(wire.values()),
+        "wire": None if wire is None else {"counted": "sockets", **wire},
+        "incomplete": incomplete,
+    }
 
 
-def _add_wire(told: Sequence[WireBytes | None], link_bytes: int) -> Wire | None:
+def _add_wire(told: Sequence[WireBytes | None], link_bytes: int) -> dict[str, int] | None:
     """Add up what was counted on the network; None where somebody's part is not known."""
     known = [own for own in told if own is not None]
     whole = [own for own in known if own.whole]
@@ -279,12 +295,8 @@ def _add_wire(told: Sequence[WireBytes | None], link_bytes: int) -> Wire | None:
     framing = sum(own.stream_bytes for own in counted) - tls - link_bytes
     if framing < 0:  # not all of it went over the connections that were counted
         return None
-    return Wire(
-        framing_bytes=framing,
-        outer_tls_bytes=tls,
-        tcp_ip_bytes=sum(own.tcp_ip_bytes for own in counted),
-        launcher_bytes=sum(own.launcher_bytes for own in counted),
-    )
+    headers, launcher = (sum(getattr(own, name) for own in counted) for name in WIRE_PARTS[2:])
+    return dict(zip(WIRE_PARTS, (framing, tls, headers, launcher), strict=True))
 
 
 def _incomplete(missing: Sequence[PartyId], problems: Mapping[PartyId, str]) -> str | None:

@@ -9,8 +9,6 @@ Source: docs/report.md; docs/protocol.md, "Output".
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,13 +30,15 @@ from fastlloyd.report.files import PRIVATE_MODE, RunFolder, labels_csv, output_f
 from fastlloyd.report.page import result as page
 from fastlloyd.report.page.render import HOW_TO_INSTALL, available
 from fastlloyd.report.signed import sign_report
-from fastlloyd.run.budget_terms import Terms
+from fastlloyd.run.budget_terms import Limit, Terms
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Claim, Closing, Outcome, Result
 from fastlloyd.run.run_file import to_toml, with_absolute_paths
 from fastlloyd.run.session import Session
 from fastlloyd.run.state import own_folder
-from fastlloyd.wire.header import SERVER, PartyId
+from fastlloyd.wire.header import PartyId
+
+_REPEATED = "this ledger started empty: repeated runs on the same data add up (--state-dir counts them)"
 
 
 class Files(Protocol):
@@ -88,9 +88,9 @@ class ServerFiles:
         if record is None:
             raise InternalError("a server without a result has no report")
         self._session.ledger.close()
-        common = dataclasses.replace(record.common, traffic=outcome.closing.traffic)
+        shared = {**record.common, "traffic": outcome.closing.traffic}
         try:
-            report = document.build_server_report(common, releases=record.releases)
+            report = document.build_server_report(shared, releases=record.releases)
             self._folder.write("server.json", document.encode(report))
             # A client that shares the folder has its marker there, or has written its report, or will if it is let.
             own_run, review = self._session.run_id.hex(), self._session.config.review
@@ -176,17 +176,12 @@ class ResultFiles:
         pages = [page.NAME] if available() else []
         self._centroids = result.centroids
         self._document = document.build_report(
-            dataclasses.replace(result.common, traffic=closing.traffic),
-            privacy=privacy_part(
-                claim, result.releases, self._session.ledger, self._session.config, me=self._session.me
-            ),
-            features=result.features,
-            noisy_sizes=result.noisy_sizes,
-            quality=result.quality,
-            movement=result.movement,
-            against=claim.against,
-            not_private_reason=claim.not_private_reason,
+            {**result.common, "traffic": closing.traffic},
+            claim=claim,
+            privacy=privacy_entry(claim, result.releases, *self._lifetime()),
             evaluation=evaluate_result(self._session, result),
+            result=result.entry,
+            quality=result.quality.to_dict(),
             output=[*texts, "report.json", *pages, *pictures, *own],
             signatures=closing.signatures,
         )
@@ -205,6 +200,11 @@ class ResultFiles:
             shown = {name: known[name] for name in page.FILES if name in known}
             text = page.result_page(self._document, result.centroids, shown)
             self._folder.write(page.NAME, text, mode=PRIVATE_MODE)
+
+    def _lifetime(self) -> tuple[Ledger | None, Limit | None]:
+        """Return the ledger over all runs, and the budget that it is held to, where this party keeps them."""
+        root, ledger = self._session.config.state_dir, self._session.ledger
+        return (ledger, Terms(own_folder(root, self._session.me)).kept) if root and ledger.releases else (None, None)
 
     def _run_file(self) -> str:
         """Return the configuration, so that it reads back from the output folder."""
@@ -307,35 +307,37 @@ def _find_earlier(session: Session) -> Earlier:
     return earlier if replaced else Earlier(folder, {}, ())
 
 
-def privacy_part(
-    claim: Claim, releases: Sequence[Release], ledger: Ledger, config: RunConfig, *, me: PartyId = SERVER
-) -> document.Privacy:
-    """Return what the report says of privacy: the claim, and what was spent by this run and by all in the ledger.
+def privacy_entry(
+    claim: Claim, releases: Sequence[Release], ledger: Ledger | None = None, limit: Limit | None = None
+) -> dict[str, Any]:
+    """Return the report's entry: the claim's numbers, and what was spent by this run and by all in the ledger.
 
-    What all have spent stands beside the budget of the party's state directory, so it is composed at its delta.
+    Parameters
+    ----------
+    claim : Claim
+    releases : sequence of Release
+        Of this run.
+    ledger : Ledger, optional
+        Over all runs; None if it holds this run only.
+    limit : Limit, optional
+        The budget of the party's state directory; what all have spent is composed at its delta.
     """
-    counted = bool(config.state_dir and ledger.releases)
-    limit = Terms(own_folder(config.state_dir, me)).kept if config.state_dir and counted else None
-    lifetime = claim.delta if claim.lifetime_delta is None else claim.lifetime_delta
-    lifetime = lifetime if limit is None else limit.delta
-    return document.Privacy(
-        epsilon=claim.epsilon,
-        delta=claim.delta,
-        spent_epsilon=spent(releases, claim.delta) if claim.private else math.inf,
-        neighbours=claim.neighbours,
-        unit=claim.unit,
-        conditions=claim.conditions,
-        bounded=claim.bounded,
-        accountant=ACCOUNTANT,
-        releases=[release.to_dict() for release in releases],
-        lifetime_epsilon=_lifetime(claim, ledger, lifetime) if counted else None,
-        lifetime_delta=lifetime if counted else None,
-        budget=None if limit is None else limit.epsilon,
-    )
-
-
-def _lifetime(claim: Claim, ledger: Ledger, delta: float) -> float:
-    return ledger.epsilon(delta, claim.neighbours) if claim.private else math.inf
+    entry = {
+        "epsilon": document.finite(claim.epsilon),
+        "delta": claim.delta,
+        "spent_epsilon": document.finite(spent(releases, claim.delta)) if claim.private else None,
+        "neighbours": claim.neighbours,
+        "unit": claim.unit,
+        "accountant": ACCOUNTANT,
+        "budget": None if limit is None else limit.epsilon,
+        "releases": document.public_releases([release.to_dict() for release in releases]),
+    }
+    if ledger is None:
+        return {**entry, "note": _REPEATED}
+    delta = claim.delta if claim.lifetime_delta is None else claim.lifetime_delta
+    delta = delta if limit is None else limit.delta
+    lifetime = document.finite(ledger.epsilon(delta, claim.neighbours)) if claim.private else None
+    return {**entry, "lifetime_epsilon": lifetime, "lifetime_delta": delta}
 
 
 def draw_result(dataset: Dataset | None, result: Result) -> dict[str, bytes]:

@@ -7,9 +7,8 @@ Source: docs/report.md.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,15 @@ from fastlloyd.data.categories import Categories
 from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.update import Movement
-from fastlloyd.privacy.release import ADD_REMOVE, Release
-from fastlloyd.report import document
+from fastlloyd.privacy.release import Release
+from fastlloyd.report.claim import Claim, no_claim
 from fastlloyd.report.expected import Expected
 from fastlloyd.report.files import bounds_csv, centroids_csv
 from fastlloyd.report.quality import UNKNOWN, Quality, ResultNoise, judge
 from fastlloyd.report.signed import Covers, SignedRecord
 from fastlloyd.wire.header import PartyId
+
+__all__ = ["Claim", "Closing", "Cost", "Foreseen", "Outcome", "Result", "common_part", "no_claim"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ class Closing:
 
     Attributes
     ----------
-    traffic : document.Traffic
-        Of all parties whose counters came.
+    traffic : mapping
+        The report's entry: of all parties whose counters came.
     signatures : mapping or None
         Of the report, the writer's still to come; None without a roster.
     identity : Identity or None
@@ -55,67 +56,16 @@ class Closing:
         What a peer did wrong in it: what it says of others afterwards counts for less.
     """
 
-    traffic: document.Traffic
+    traffic: Mapping[str, Any]
     signatures: Mapping[str, Any] | None = None
     identity: Identity | None = field(default=None, repr=False)
     fault: PeerError | None = None
 
 
-def common_part(facts: Any, **entries: Any) -> document.Common:
+def common_part(facts: Any, **given: Any) -> dict[str, Any]:
     """Return `Session.shared_entries`: faces of other packages still call this, with `session.facts`."""
-    shared: document.Common = facts.shared_entries(**entries)
-    return shared
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """What a run promises.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        Asked for; epsilon is infinite where nothing is promised.
-    against : str
-        From whom it protects.
-    neighbours : str
-        The relation, as releases name it.
-    unit : str or None
-        What neighbours differ in, in words.
-    conditions : sequence of str
-        What else it rests on.
-    bounded : bool
-        Whether it rests on the public N being a true bound.
-    lifetime_delta : float or None
-        At which the whole ledger is read; None: `delta`.
-    not_private_reason : str or None
-        Why nothing is promised, or towards whom alone.
-    """
-
-    epsilon: float
-    delta: float
-    against: str
-    neighbours: str = ADD_REMOVE
-    unit: str | None = None
-    conditions: Sequence[str] = ()
-    bounded: bool = True
-    lifetime_delta: float | None = None
-    not_private_reason: str | None = None
-
-    @property
-    def private(self) -> bool:
-        """Whether anything is promised."""
-        return math.isfinite(self.epsilon)
-
-    def values(self) -> dict[str, Any]:
-        """Return what people read of it as plain JSON values, by name; epsilon is None where nothing is promised."""
-        values = asdict(self)
-        del values["lifetime_delta"]
-        return {**values, "epsilon": self.epsilon if self.private else None, "conditions": list(self.conditions)}
-
-
-def no_claim(reason: str) -> Claim:
-    """Say of a run without noise that it protects nobody's record, and why."""
-    return Claim(epsilon=math.inf, delta=0.0, against="nobody", not_private_reason=reason)
+    entries: dict[str, Any] = facts.shared_entries(**given)
+    return entries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +101,8 @@ class Result:
 
     Attributes
     ----------
-    common : document.Common
+    common : mapping
+        What `Session.shared_entries` gave.
     claim : Claim
     features : tuple of str
     bounds : Bounds
@@ -177,7 +128,7 @@ class Result:
         What this party has of it and signs: all, or all but the noisy sizes.
     """
 
-    common: document.Common
+    common: Mapping[str, Any]
     claim: Claim
     features: tuple[str, ...]
     bounds: Bounds
@@ -208,7 +159,7 @@ class Result:
     def quality(self) -> Quality:
         """How much of the result is signal."""
         lo, hi = self.bounds.lo, self.bounds.hi
-        categories = Categories.from_json(self.common.parameters.get("categories", {})).names
+        categories = Categories.from_json(self.common["parameters"].get("categories", {})).names
         extreme = np.array([name in categories for name in self.features], dtype=np.bool_)
         return judge(
             self.noise,
@@ -219,6 +170,15 @@ class Result:
             extreme=extreme,
             names=self.features,
         )
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The report's entry `result`."""
+        return {
+            "features": list(self.features),
+            "noisy_sizes": None if self.noisy_sizes is None else list(self.noisy_sizes),
+            "movement": None if self.movement is None else [one and one._asdict() for one in self.movement],
+        }
 
     def record(self) -> SignedRecord:
         """Return what a party signs of it."""

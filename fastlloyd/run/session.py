@@ -153,8 +153,8 @@ class Session:
         masking: str | None,
         parameters: Mapping[str, Any],
         included: Sequence[Sequence[PartyId]],
-    ) -> document.Common:
-        """Return what report.json and server.json have in common, but for the traffic.
+    ) -> dict[str, Any]:
+        """Return the entries that report.json and server.json share, but for the traffic, which the end tells.
 
         Parameters
         ----------
@@ -170,33 +170,37 @@ class Session:
         listed = {"categories": categories.to_json()} if categories.lists else {}
         resumed = len(included) - len(self.round_costs)  # rounds closed before a resume were not timed
         costs = [Cost()] * resumed + self.round_costs
-        return document.Common(
-            run=self.run_id.hex(),
-            protocol=config.protocol,
-            results_version=find(config.protocol).results,
-            clients=clients,
-            authenticated=self.roster is not None,
-            masking=masking,
-            parameters={
+        rounds = [
+            {"round": t, "clients_included": sorted(party.rank for party in parties), **dataclasses.asdict(cost)}
+            for t, (parties, cost) in enumerate(zip(included, costs, strict=True))
+        ]
+        return {
+            "protocol": config.protocol,
+            "results_version": find(config.protocol).results,
+            "run": self.run_id.hex(),
+            "parties": {
+                "clients": clients,
+                "authenticated": self.roster is not None,
+                **({} if masking is None else {"masking": masking}),
+            },
+            "parameters": {
                 **parameters,
                 **unit,
                 **listed,
                 "settings": dict(config.own_settings),
                 "client_caps": list(self.common.caps),
             },
-            rounds=[
-                document.Round(round=t, clients_included=[party.rank for party in parties], **dataclasses.asdict(cost))
-                for t, (parties, cost) in enumerate(zip(included, costs, strict=True))
-            ],
-            setup_seconds=self.setup_seconds,
-            network=document.Network(
-                transport=self.carrier,
-                delay_seconds=config.delay,
-                profile=config.network,
-                shaping=config.shaping,
-            ),
-            mpi=self.mpi,
-        )
+            "rounds": rounds,
+            "timing": document.timing(self.setup_seconds, rounds),
+            "traffic": None,
+            "network": {
+                "transport": self.carrier,
+                "delay_seconds": config.delay,
+                "profile": config.network,
+                "shaping": config.shaping,
+            },
+            "machine": document.machine(self.mpi),
+        }
 
 
 class Adapter(Words, ABC):

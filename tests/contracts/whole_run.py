@@ -24,7 +24,7 @@ from fastlloyd.net.transport import Transport
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
-from fastlloyd.run.files import privacy_part
+from fastlloyd.run.files import privacy_entry
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.run_file import to_toml
 from fastlloyd.wire.header import SERVER, PartyId, clients
@@ -70,18 +70,16 @@ def alone(protocol: str) -> list[PartyEnd]:
     chosen = config(protocol)
     ended = run_together(chosen, CLIENTS.get(protocol, 2))
     lives = []
-    for party, outcome in ended.outcomes.items():
+    for outcome in ended.outcomes.values():
         if outcome.result is not None:
-            privacy = privacy_part(
-                outcome.result.claim, outcome.result.releases, ended.ledgers[party], config(protocol)
-            )
+            privacy = privacy_entry(outcome.result.claim, outcome.result.releases)
             traffic = outcome.closing.traffic
             lives.append(
                 PartyEnd(
                     outcome.result.files,
-                    traffic.payload_bytes,
-                    traffic.incomplete is None,
-                    privacy.spent_epsilon,
+                    traffic["payload_bytes"],
+                    traffic["incomplete"] is None,
+                    privacy["spent_epsilon"],
                     outcome.result.quality.verdict,
                 )
             )

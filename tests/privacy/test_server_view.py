@@ -353,7 +353,7 @@ def count_in_the_open(patch: pytest.MonkeyPatch) -> None:
     """Say in the final message what is kept at home."""
 
     def tell(session: Any, made: Any, **more: Any) -> Any:
-        public = replace(made.common, parameters={**made.common.parameters, "first": made.centroids[0, 0]})
+        public = {**made.common, "parameters": {**made.common["parameters"], "first": made.centroids[0, 0]}}
         return conclude(session, replace(made, common=public), **more)
 
     patch.setattr("fastlloyd.protocols.fastlloyd.face.conclude", tell)

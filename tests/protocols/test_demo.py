@@ -17,6 +17,6 @@ def test_the_demonstration_is_good_and_no_cluster_is_empty(seed: int, monkeypatc
     monkeypatch.setattr("fastlloyd.protocols.fastlloyd.face.SecretRandom", lambda: Replay(1))
     ended = run_together(RunConfig(seed=seed), 2)
     result = next(outcome.result for outcome in ended.outcomes.values() if outcome.result is not None)
-    assert result.common.protocol == "fastlloyd-plus"
+    assert result.common["protocol"] == "fastlloyd-plus"
     assert result.quality.verdict == "good" and not result.quality.warnings
     assert not result.quality.empty and not result.quality.overlapping and not result.quality.at_bounds

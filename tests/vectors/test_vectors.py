@@ -44,7 +44,6 @@ from fastlloyd.protocols.fastlloyd.settings import settings_from
 from fastlloyd.protocols.secfc.math.signs import sign_masks
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import derive
-from fastlloyd.report.document import Common, Network, Round
 from fastlloyd.report.signed import SignedRecord
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire import numbers
@@ -305,20 +304,9 @@ def test_end_of_a_run_and_signed_record() -> None:
         transcript.add(SERVER, Spoken(bytes.fromhex(body)), t)
     assert transcript.digest().hex() == case["agreed"]
     public = case["public"]
-    common = Common(
-        run=public["run"],
-        protocol=public["protocol"],
-        results_version=public["results_version"],
-        clients=public["parties"]["clients"],
-        authenticated=public["parties"]["authenticated"],
-        masking=public["parties"]["masking"],
-        parameters=public["parameters"],
-        rounds=[Round(round=0, seconds=None, clients_included=public["included"][0])],
-        setup_seconds=0.0,
-        network=Network(transport="shm"),
-    )
+    shared = {**public, "rounds": [{"clients_included": public["included"][0]}]}
     record = SignedRecord(
-        common=common,
+        common=shared,
         releases=[],
         features=case["features"],
         noisy_sizes=case["noisy_sizes"],

@@ -30,7 +30,6 @@ from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta,
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
 from fastlloyd.protocols.fastlloyd.settings import Settings
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report import document
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.run.agreement import MaskAgreement
 from fastlloyd.run.closing import conclude, conclude_without_result
@@ -201,7 +200,7 @@ def _claim(config: RunConfig, plan: Plan) -> Claim:
     )
 
 
-def _common_part(session: Session, plan: Plan, included: tuple[tuple[PartyId, ...], ...]) -> document.Common:
+def _common_part(session: Session, plan: Plan, included: tuple[tuple[PartyId, ...], ...]) -> dict[str, Any]:
     return session.shared_entries(
         clients=plan.clients,
         masking=plan.masking,

@@ -7,6 +7,7 @@ server writes `server.json` only; centres exist only where the run reveals them 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,6 @@ from fastlloyd.protocols.secfc.settings import Settings
 from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
 from fastlloyd.protocols.secfc.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report import document
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT
 from fastlloyd.report.unit import format_count
@@ -205,7 +205,7 @@ def _claim(config: RunConfig, plan: Plan) -> Claim:
     return no_claim(_NOT_PRIVATE.format(starts=f" of {plan.starts} starts" * (plan.starts > 1)))
 
 
-def _common_part(session: Session, plan: Plan, included: Sequence[Sequence[PartyId]]) -> document.Common:
+def _common_part(session: Session, plan: Plan, included: Sequence[Sequence[PartyId]]) -> dict[str, Any]:
     values = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol", "sizes")}
     return session.shared_entries(
         clients=plan.clients,

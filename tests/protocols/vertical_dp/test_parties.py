@@ -275,7 +275,7 @@ def test_alignment_by_intersection_feeds_the_common_records_in(align: str) -> No
     result = run_together(chosen, 2, common=common, owned=owned).outcomes[SERVER].result
     # 200 common users, 220 at each; Laplace noise of scale below 0.8 exceeds 12 with a chance below 1e-6.
     assert result is not None and result.noisy_sizes is not None
-    assert result.common.parameters["total_scale"] < 0.8
+    assert result.common["parameters"]["total_scale"] < 0.8
     assert abs(sum(result.noisy_sizes) - 200) < 12
 
 

@@ -9,18 +9,12 @@ from fastlloyd.dossier.verify import verify
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
-from fastlloyd.report.document import (
-    Common,
-    Network,
-    Privacy,
-    Round,
-    Traffic,
-    build_report,
-    build_server_report,
-    encode,
-)
+from fastlloyd.report.claim import Claim
+from fastlloyd.report.document import build_report, build_server_report, encode
 from fastlloyd.report.files import centroids_csv
 from fastlloyd.report.quality import Quality
+from fastlloyd.run.files import privacy_entry
+from tests.unit.report.figures import common
 
 RUN = "00ff"
 ROUND = {"seconds": 1.0, "clients_included": [1], "sent_bytes": 95, "received_bytes": 96}
@@ -42,33 +36,15 @@ def write_run(tmp_path):
     def write(mechanism="gaussian", delta=DELTA, **changes):
         releases = made_releases(mechanism)
         epsilon = spent(releases, delta)
-        common = Common(
-            run=RUN,
-            protocol="fastlloyd",
-            results_version=1,
-            clients=2,
-            authenticated=True,
-            parameters={"k": 2, "rounds": 2, "n_total": 100},
-            rounds=[Round(round=t, seconds=0.1, clients_included=[1, 2]) for t in range(2)],
-            setup_seconds=0.2,
-            traffic=Traffic(payload_bytes=192, link_bytes=500, messages=8, setup_bytes=200),
-            network=Network(transport="shm"),
-        )
-        privacy = Privacy(
-            epsilon=epsilon * 1.001,
-            delta=delta,
-            spent_epsilon=epsilon,
-            neighbours="add-remove record",
-            accountant="PLD",
-            releases=[release.to_dict() for release in releases],
-        )
+        shared = common(run=RUN, parameters={"k": 2, "rounds": 2, "n_total": 100})
+        claim = Claim(epsilon=epsilon * 1.001, delta=delta, against="all")
         document = build_report(
-            common,
-            privacy=privacy,
-            features=["a", "b"],
-            noisy_sizes=[1.0, 2.0],
-            quality=Quality(verdict="poor", sentence="poor: much noise", warnings=("noise is large",)),
-            against="all",
+            shared,
+            claim=claim,
+            privacy=privacy_entry(claim, releases),
+            result={"features": ["a", "b"], "noisy_sizes": [1.0, 2.0], "movement": None},
+            quality=Quality(verdict="poor", sentence="poor: much noise", warnings=("noise is large",)).to_dict(),
+            signatures=None,
         )
         for path, value in changes.items():
             *parents, last = path.split("__")
@@ -80,7 +56,7 @@ def write_run(tmp_path):
         (tmp_path / "centroids.csv").write_text(centroids_csv(["a", "b"], np.array([[1.0, 2.0], [3.0, 4.5]])))
         (tmp_path / "ledger.jsonl").write_text("".join(release.to_json() + "\n" for release in releases))
         (tmp_path / "server.json").write_text(
-            encode(build_server_report(common, releases=[release.to_dict() for release in releases]))
+            encode(build_server_report(shared, releases=[release.to_dict() for release in releases]))
         )
         return tmp_path
 

@@ -3,9 +3,13 @@
 import math
 
 from fastlloyd.kmeans.update import Movement
+from fastlloyd.lifecycle.closing import Account, Sent
 from fastlloyd.privacy.release import Release
-from fastlloyd.report.document import Common, Network, Privacy, Round, Traffic, build_report, build_server_report
+from fastlloyd.report.claim import Claim
+from fastlloyd.report.document import build_report, build_server_report, finite, machine, public_releases, timing
 from fastlloyd.report.quality import Quality
+from fastlloyd.run.closing import traffic_entry
+from fastlloyd.wire.header import SERVER
 
 RUN = "0123456789abcdef"
 
@@ -21,23 +25,34 @@ def releases(rounds=2, mechanism="gaussian", scale=1000.0):
     ]
 
 
+def round_entry(t, seconds=0.25, sent_bytes=95, received_bytes=96):
+    """Return a round of two clients, as a report has it."""
+    return {
+        "round": t,
+        "seconds": seconds,
+        "clients_included": [1, 2],
+        "sent_bytes": sent_bytes,
+        "received_bytes": received_bytes,
+    }
+
+
 def common(**changes):
-    values = {
-        "run": RUN,
+    """Return what report.json and server.json share."""
+    rounds = changes.get("rounds", [round_entry(t) for t in range(2)])
+    sent = Sent(payload_bytes=192, link_bytes=4000, messages=20, setup_bytes=1500)
+    return {
         "protocol": "fastlloyd",
         "results_version": 1,
-        "clients": 2,
-        "authenticated": False,
+        "run": RUN,
+        "parties": {"clients": 2, "authenticated": False, "masking": "common"},
         "parameters": {"k": 3, "d": 2, "rounds": 2, "n_total": 12345, "ring_bits": 32, "fraction_bits": 8},
-        "rounds": [
-            Round(round=t, seconds=0.25, clients_included=(2, 1), sent_bytes=95, received_bytes=96) for t in range(2)
-        ],
-        "setup_seconds": 1.5,
-        "traffic": Traffic(payload_bytes=192, link_bytes=4000, messages=20, setup_bytes=1500),
-        "network": Network(transport="shm"),
-        "masking": "common",
+        "rounds": rounds,
+        "timing": timing(1.5, rounds),
+        "traffic": traffic_entry({SERVER: Account(sent=sent)}, rounds),
+        "network": {"transport": "shm", "delay_seconds": 0.0, "profile": None, "shaping": None},
+        "machine": machine(),
+        **changes,
     }
-    return Common(**(values | changes))
 
 
 def privacy(**changes):
@@ -48,9 +63,13 @@ def privacy(**changes):
         "neighbours": "add-remove record",
         "unit": "one record",
         "accountant": "test",
+        "budget": None,
         "releases": [release.to_dict() for release in releases()],
+        **({} if "lifetime_epsilon" in changes else {"note": "runs add up"}),
+        **changes,
     }
-    return Privacy(**(values | changes))
+    epsilons = {name: finite(values[name]) for name in ("epsilon", "spent_epsilon")}
+    return {**values, **epsilons, "releases": public_releases(values["releases"])}
 
 
 def report(**changes):
@@ -59,13 +78,23 @@ def report(**changes):
         "privacy": privacy(),
         "features": ["age", "dose"],
         "noisy_sizes": [10.4, -3.0, 12000.0],
-        "quality": Quality(verdict="good", sentence="good: little noise"),
-        "against": "any single other client",
+        "quality": Quality(verdict="good", sentence="good: little noise").to_dict(),
         "movement": [Movement(0.25, 0.125), Movement(0.03, 0.0125)],
         "output": ["report.json", "centroids.csv"],
+        "signatures": None,
     }
     values |= changes
-    return build_report(values.pop("common"), **values)
+    names, sizes, moved = (values.pop(name) for name in ("features", "noisy_sizes", "movement"))
+    moved = None if moved is None else [one and one._asdict() for one in moved]
+    spent = values["privacy"]
+    claim = Claim(
+        epsilon=math.inf if spent["epsilon"] is None else spent["epsilon"],
+        delta=spent["delta"],
+        against="any single other client",
+        unit=spent["unit"],
+    )
+    result = {"features": list(names), "noisy_sizes": None if sizes is None else list(sizes), "movement": moved}
+    return build_report(values.pop("common"), claim=claim, result=result, **values)
 
 
 def server_report():

@@ -298,7 +298,7 @@ def test_every_verdict_fits_the_schema(scaled, deviations, sizes, spread, steps,
     assert set(entry) == set(schema()["$defs"]["quality"]["required"])
     from tests.unit.report.figures import report
 
-    validate(report(quality=found))
+    validate(report(quality=found.to_dict()))
     assert found.verdict in ("good", "fair", "poor", "noise")
     assert (found.verdict == "good") <= (not (found.empty or found.overlapping))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,20 @@ from fastlloyd.dossier.verify import verify
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
-from fastlloyd.report.document import Common, Network, Privacy, Round, build_report, encode
+from fastlloyd.report.announcer import Announcer
+from fastlloyd.report.claim import Claim
+from fastlloyd.report.document import build_report, encode, load
 from fastlloyd.report.files import centroids_csv
 from fastlloyd.report.quality import Quality
+from fastlloyd.report.schema import schema
 from fastlloyd.report.signed import SIGNED_ELSE, Covers, SignedRecord, file_digests, sign_report
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.execute import execute
+from fastlloyd.run.files import privacy_entry
+from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId
+from tests.net.memory import MemoryNetwork
+from tests.unit.report.figures import common
 
 RUN, DELTA, AGREED = "00ff", 1e-6, bytes(range(32))
 IDENTITIES = [make_identity(f"site {rank}", rank) for rank in range(3)]
@@ -45,20 +56,14 @@ def release(t: int, scale: float = 2000.0) -> Release:
 def folder(tmp_path: Path) -> Path:
     """A run of a server without the result and two clients, the first of which writes."""
     releases = [release(t) for t in range(2)]
-    common = Common(
+    shared = common(
         run=RUN,
-        protocol="fastlloyd",
-        results_version=1,
-        clients=2,
-        authenticated=True,
+        parties={"clients": 2, "authenticated": True},
         parameters={"k": 2, "rounds": 2, "n_total": 100, "epsilon": 5.0},
-        rounds=[Round(round=t, seconds=0.1, clients_included=[1, 2]) for t in range(2)],
-        setup_seconds=0.2,
-        network=Network(transport="shm"),
     )
     plain = [one.to_dict() for one in releases]
     files = {"centroids.csv": centroids_csv(["a", "b"], np.eye(2))}
-    result = SignedRecord(common=common, releases=plain, features=["a", "b"], noisy_sizes=[3.5, 4.5], files=files)
+    result = SignedRecord(common=shared, releases=plain, features=["a", "b"], noisy_sizes=[3.5, 4.5], files=files)
     digest = ROSTER.digest()
     entries: list[dict[str, Any]] = []
     for rank, one in enumerate(IDENTITIES):
@@ -81,21 +86,13 @@ def folder(tmp_path: Path) -> Path:
         "parties": entries,
         "writer": {"rank": 1, "signature": None},
     }
-    privacy = Privacy(
-        epsilon=spent(releases, DELTA) * 1.001,
-        delta=DELTA,
-        spent_epsilon=spent(releases, DELTA),
-        neighbours="add-remove record",
-        accountant="PLD",
-        releases=plain,
-    )
+    claim = Claim(epsilon=spent(releases, DELTA) * 1.001, delta=DELTA, against="all")
     report = build_report(
-        common,
-        privacy=privacy,
-        features=["a", "b"],
-        noisy_sizes=[3.5, 4.5],
-        quality=Quality(verdict="good", sentence="good: little noise"),
-        against="all",
+        shared,
+        claim=claim,
+        privacy=privacy_entry(claim, releases),
+        result={"features": ["a", "b"], "noisy_sizes": [3.5, 4.5], "movement": None},
+        quality=Quality(verdict="good", sentence="good: little noise").to_dict(),
         signatures=signatures,
     )
     report["signatures"]["writer"]["signature"] = sign_report(report, IDENTITIES[1])
@@ -284,35 +281,20 @@ def test_a_report_of_schema_4_verifies_as_it_did(folder: Path) -> None:
 
 
 def test_a_result_is_never_signed_without_an_opening() -> None:
-    common = Common(
-        run=RUN,
-        protocol="lloyd",
-        results_version=1,
-        clients=1,
-        authenticated=True,
-        parameters={},
-        rounds=[],
-        setup_seconds=0.0,
-        network=Network(transport="shm"),
-    )
-    record = SignedRecord(common=common, releases=[], features=["a"])
+    record = SignedRecord(common=common(), releases=[], features=["a"])
     with pytest.raises(InternalError, match="without an opening"):
         record.statement(ROSTER.digest(), AGREED, "result", None)
     assert record.statement(ROSTER.digest(), AGREED, "public", None)
 
 
 def test_what_parties_compare_is_of_all_that_they_sign() -> None:
-    common = Common(
-        run=RUN, protocol="lloyd", results_version=1, clients=1, authenticated=True, parameters={}, rounds=[],
-        setup_seconds=0.0, network=Network(transport="shm"),
-    )  # fmt: skip
-    record = SignedRecord(common=common, releases=[], features=["a"], noisy_sizes=[3.5], files={"centroids.csv": "1"})
+    record = SignedRecord(common=common(), releases=[], features=["a"], noisy_sizes=[3.5], files={"centroids.csv": "1"})
     others = [
         replace(record, features=["b"]),
         replace(record, noisy_sizes=[4.5]),
         replace(record, files={"centroids.csv": "2"}),
         replace(record, releases=[release(0).to_dict()]),
-        replace(record, common=replace(common, protocol="kfed")),
+        replace(record, common={**common(), "protocol": "kfed"}),
     ]
     assert len({one.digest() for one in (record, *others)}) == 6
 
@@ -337,3 +319,37 @@ def test_a_signature_is_of_its_key_and_its_bytes() -> None:
 def test_roster_needs_verify(folder: Path) -> None:
     with pytest.raises(ConfigError, match="add --verify"):
         main([str(folder), "--roster", str(folder / "roster.toml")])
+
+
+def test_a_new_entry_takes_its_declaration_and_the_line_that_makes_its_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Declared in the schema and made where the session's entries are: report, server.json, page and verify have it."""
+    declared = copy.deepcopy(schema())
+    declared["$defs"]["network"]["properties"]["hops"] = {"type": "integer"}
+    entries = Session.shared_entries
+
+    def with_hops(session: Session, **given: Any) -> dict[str, Any]:
+        made = entries(session, **given)
+        return {**made, "network": {**made["network"], "hops": 3}}
+
+    monkeypatch.setattr(Session, "shared_entries", with_hops)
+    output = str(tmp_path / "{client}")
+    config = RunConfig(protocol="lloyd", dataset="iris", bounds="0,10", k=3, output=output, overwrite=True)
+    network = MemoryNetwork(3)
+
+    def one(rank: int) -> int:
+        with network.endpoint(PartyId(rank)) as transport:
+            return execute(config, transport, Announcer(PartyId(rank), quiet=True)).code
+
+    def ends() -> list[int]:
+        with ThreadPoolExecutor(3) as pool:
+            return list(pool.map(one, range(3)))
+
+    assert 0 not in ends()  # not declared: no party writes it
+    monkeypatch.setattr("fastlloyd.report.schema.schema", lambda: declared)
+    network = MemoryNetwork(3)
+    assert ends() == [0, 0, 0]
+    for name, definition in (("1/report.json", "report"), ("2/report.json", "report"), ("0/server.json", "server")):
+        assert load(tmp_path / name, definition)["network"]["hops"] == 3
+    assert main([str(tmp_path / "1"), "--verify"]) == 0

@@ -39,7 +39,7 @@ def test_large_results_are_cut_and_stay_within_80_columns(k, d):
 
 
 def test_a_chosen_number_of_clusters_stands_beside_the_most_that_was_asked_for():
-    chosen = common(parameters={**common().parameters, "k": 12, "k_max": 12})
+    chosen = common(parameters={**common()["parameters"], "k": 12, "k_max": 12})
     assert render(report(common=chosen), CENTERS).startswith("fastlloyd: k = 3 (chosen, at most 12), 2 clients")
     assert render(report(common=chosen)).startswith("fastlloyd: k at most 12, 2 clients")
 
@@ -69,7 +69,8 @@ def test_quality_and_budget_are_shown():
 
 
 def test_authenticated_links_need_no_remark():
-    assert "links " not in render(report(common=common(authenticated=True))).replace("on the links ", "")
+    parties = {"clients": 2, "authenticated": True}
+    assert "links " not in render(report(common=common(parties=parties))).replace("on the links ", "")
 
 
 def test_server_table_shows_cost_and_no_result():

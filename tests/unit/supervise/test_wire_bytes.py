@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from fastlloyd.client import _transport
+from fastlloyd.lifecycle.closing import Account, Sent
 from fastlloyd.net.sockets import WireBytes
 from fastlloyd.report import document
-from fastlloyd.run.closing import _add_wire
+from fastlloyd.report.document import WIRE_PARTS
+from fastlloyd.run.closing import _add_wire, traffic_entry
 from fastlloyd.supervise.shaped import note_wire_bytes
+from fastlloyd.wire.header import SERVER
 from tests.unit.report.figures import common, releases, report
 
 ONE = WireBytes(stream_bytes=500, outer_tls_bytes=0, tcp_ip_bytes=60, launcher_bytes=7)
@@ -18,13 +21,11 @@ ALL = WireBytes(stream_bytes=1200, outer_tls_bytes=40, tcp_ip_bytes=90, whole=Tr
 
 
 def test_parties_counts_are_added_up() -> None:
-    assert _add_wire([ONE, ONE], 900) == document.Wire(
-        framing_bytes=100, outer_tls_bytes=0, tcp_ip_bytes=120, launcher_bytes=14
-    )
+    assert _add_wire([ONE, ONE], 900) == dict(zip(WIRE_PARTS, (100, 0, 120, 14), strict=True))
 
 
 def test_a_server_that_everything_passes_counts_for_all() -> None:
-    wire = document.Wire(framing_bytes=260, outer_tls_bytes=40, tcp_ip_bytes=90, launcher_bytes=0)
+    wire = dict(zip(WIRE_PARTS, (260, 40, 90, 0), strict=True))
     assert _add_wire([ALL, None, None], 900) == wire
     assert _add_wire([ALL, ONE, None], 900) == wire
 
@@ -36,8 +37,11 @@ def test_nothing_is_said_where_a_part_is_missing_or_went_another_way(told: list[
 
 @pytest.mark.parametrize("counted", [True, False])
 def test_what_interfaces_counted_takes_the_place_of_sockets(tmp_path: Path, counted: bool) -> None:
-    wire = document.Wire(framing_bytes=70, outer_tls_bytes=0, tcp_ip_bytes=300, launcher_bytes=5) if counted else None
-    traffic = document.Traffic(payload_bytes=192, link_bytes=4000, wire=wire)
+    wire = WireBytes(stream_bytes=4070, outer_tls_bytes=0, tcp_ip_bytes=300, launcher_bytes=5) if counted else None
+    traffic = traffic_entry(
+        {SERVER: Account(sent=Sent(payload_bytes=192, link_bytes=4000, messages=0, setup_bytes=0), wire=wire)},
+        common()["rounds"],
+    )
     made = document.build_server_report(common(traffic=traffic), releases=[each.to_dict() for each in releases()])
     (tmp_path / "server.json").write_text(document.encode(made))
     note_wire_bytes(tmp_path, 9000)

@@ -7,12 +7,11 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.update import Movement
-from fastlloyd.report.document import Round
 from fastlloyd.report.page.clusters import format_rounded
 from fastlloyd.report.page.result import NAME, result_page
 from fastlloyd.report.picture import encode_png
 from tests.contracts import page
-from tests.unit.report.figures import NO_NOISE, common, privacy, releases, report
+from tests.unit.report.figures import NO_NOISE, common, privacy, releases, report, round_entry
 
 CENTRES = np.array([[1.0, 20.0], [2.5, -40.25], [9.0, 3.0]])
 BOUNDS = b"feature,lo,hi\nage,0,10\ndose,-50,50\n"
@@ -121,7 +120,7 @@ def test_the_promise_in_plain_words_is_the_bound_of_a_guess():
 
 def test_names_from_peers_and_files_are_text():
     made = document(
-        features=[HOSTILE, "b"], common=common(parameters={**common().parameters, "settings": {"a": HOSTILE}})
+        features=[HOSTILE, "b"], common=common(parameters={**common()["parameters"], "settings": {"a": HOSTILE}})
     )
     made["signatures"] = {
         "roster": "ab" * 32,
@@ -195,8 +194,8 @@ def test_movement_bytes_and_time_stand_by_round():
 
 
 def test_of_rounds_before_a_resume_neither_time_nor_bytes_are_known():
-    earlier = [Round(round=0, seconds=None, clients_included=(1, 2))]
-    later = [Round(round=1, seconds=0.5, clients_included=(1, 2), sent_bytes=95, received_bytes=2000)]
+    earlier = [round_entry(0, seconds=None, sent_bytes=None, received_bytes=None)]
+    later = [round_entry(1, seconds=0.5, received_bytes=2000)]
     root, words = shown(document(common=common(rounds=earlier + later)))
     assert "The run was interrupted and resumed. Of rounds that were done before" in words
     assert table(root, "cost")[1:] == [
@@ -207,7 +206,7 @@ def test_of_rounds_before_a_resume_neither_time_nor_bytes_are_known():
 
 
 def test_steps_without_centres_have_no_movement_and_no_run_without_any():
-    steps = {**common().parameters, "steps": ["weights", "centres"]}
+    steps = {**common()["parameters"], "steps": ["weights", "centres"]}
     made = document(common=common(parameters=steps), movement=[None, Movement(0.5, 0.25)])
     root, words = shown(made)
     assert table(root, "error") == [["round", "step", "largest", "mean", ""], ["2", "centres", "50 %", "25 %", ""]]
@@ -218,7 +217,7 @@ def test_steps_without_centres_have_no_movement_and_no_run_without_any():
 
 def test_a_round_that_merges_clusters_is_missing_with_a_reason():
     for stages, said in (([{"clusters": 6}, {"clusters": 3}], True), ([{"clusters": 3}], False), (7, False)):
-        parameters = {**common().parameters, "plus": {"stages": stages}}
+        parameters = {**common()["parameters"], "plus": {"stages": stages}}
         words = shown(document(common=common(parameters=parameters), movement=[Movement(0.5, 0.25)] * 2))[1]
         assert ("Where clusters were merged nothing moved." in words) is said
 
@@ -233,7 +232,7 @@ def test_a_report_of_the_schema_before_has_times_alone():
 
 
 def test_many_rounds_are_folded_away():
-    rounds = [Round(round=t, seconds=0.1, clients_included=(1, 2), sent_bytes=1, received_bytes=2) for t in range(13)]
+    rounds = [round_entry(t, 0.1, 1, 2) for t in range(13)]
     root, words = shown(document(common=common(rounds=rounds), movement=[Movement(0.5, 0.25)] * 13))
     assert len(folded(root)) == 2 and words.count("13 rounds, one by one") == 2
     assert "Not shown" not in words
@@ -348,7 +347,7 @@ def test_a_movement_for_each_round_is_expected():
 
 
 def test_two_parties_of_which_one_is_rank_0_are_two():
-    made = document(common=common(protocol="vertical-he", clients=1, masking=None))
+    made = document(common=common(protocol="vertical-he", parties={"clients": 1, "authenticated": False}))
     made["parameters"]["names"] = [["age"], ["dose"]]
     _, words = shown(made)
     assert "2 parties hold different features of the same people" in words
