@@ -84,6 +84,12 @@ def bounds_csv(names: Sequence[str], bounds: Bounds) -> str:
     return text.getvalue()
 
 
+def elbow_csv(costs: NDArray[np.float64], chosen: int) -> str:
+    """Write the curve of costs by which k was chosen, shape (kmax,), as CSV: k, cost, whether it was chosen."""
+    rows = [f"{k},{cost!r},{int(k == chosen)}\n" for k, cost in enumerate(map(float, costs), start=1)]
+    return "k,cost,chosen\n" + "".join(rows)
+
+
 def labels_csv(raw_labels: NDArray[np.int64], raw_rows: RawRows | None = None) -> Iterator[str]:
     """Write a party's own labels as CSV: the number of each row of its file, its id, and its label, in pieces.
 

@@ -129,6 +129,21 @@ def plane(
     return render_png(figure)
 
 
+def elbow_plot(costs: NDArray[np.float64], chosen: int) -> dict[str, bytes]:
+    """Draw the curve of costs by which k was chosen (FedDP-KMeans, App. H.3), as elbow.png; {} without matplotlib."""
+    if not available():
+        return {}
+    figure, axes = make_figure((6.4, 4.0))
+    numbers = np.arange(1, len(costs) + 1)
+    axes.plot(numbers, costs, marker="o", color="#33658a")
+    axes.axvline(chosen, color="#c1440e", linestyle="--", label=f"chosen: k = {chosen}")
+    axes.set_xlabel("number of clusters k")
+    axes.set_ylabel("noisy cost")
+    axes.set_ylim(bottom=0.0)
+    axes.legend()
+    return {"elbow.png": render_png(figure)}
+
+
 def _write_warning(axes: Any, width: float, warning: str) -> None:
     """Write a warning above a plot, in lines that fit a figure of this width in inches."""
     if warning:

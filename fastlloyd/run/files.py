@@ -365,9 +365,7 @@ def draw_result(dataset: Dataset | None, result: Result) -> dict[str, bytes]:
                 names, centroids, bounds.lo, bounds.hi, noisy_sizes=sizes, public_points=points, warning=warning
             )
     if result.costs is not None:
-        from fastlloyd.report.elbow import elbow_plot
-
-        drawn.update(elbow_plot(result.costs, len(centroids)))
+        drawn.update(plot.elbow_plot(result.costs, len(centroids)))
     return drawn
 
 

@@ -23,7 +23,7 @@ from fastlloyd.kmeans.update import Movement
 from fastlloyd.privacy.release import Release
 from fastlloyd.report.claim import Claim, no_claim
 from fastlloyd.report.expected import Expected
-from fastlloyd.report.files import bounds_csv, centroids_csv
+from fastlloyd.report.files import bounds_csv, centroids_csv, elbow_csv
 from fastlloyd.report.quality import UNKNOWN, Quality, ResultNoise, judge
 from fastlloyd.report.signed import Covers, SignedRecord
 from fastlloyd.wire.header import PartyId
@@ -150,8 +150,6 @@ class Result:
         if self.centroids is not None:
             made = {"centroids.csv": centroids_csv(self.features, self.centroids), **made}
             if self.costs is not None:
-                from fastlloyd.report.elbow import elbow_csv
-
                 made["elbow.csv"] = elbow_csv(self.costs, len(self.centroids))
         return made
 

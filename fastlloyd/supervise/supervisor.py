@@ -26,7 +26,7 @@ from typing import Any, TextIO
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.mpi.launcher import Mpirun, TransportName, find_mpirun, mpirun_command
-from fastlloyd.report import patience
+from fastlloyd.report import announcer
 from fastlloyd.supervise.lifeline import HostLines, Lifelines
 from fastlloyd.supervise.output import LauncherOutput
 from fastlloyd.supervise.process import Process, adopting_orphans, collect, kill_marked
@@ -342,10 +342,10 @@ class _Run:
     def _name_late(self) -> None:
         """Once say which ranks the launcher has not started yet."""
         late = [rank for rank, end in self._ends.items() if not end.started]
-        if self._patient and self._held("late", bool(late), patience.FIRST_S):
+        if self._patient and self._held("late", bool(late), announcer.FIRST_S):
             self._patient = False
             names = ", ".join(map(name_rank, late))
-            self._output.say(f"set-up: {patience.FIRST_S:g} s so far; waiting for {names} to start under mpirun")
+            self._output.say(f"set-up: {announcer.FIRST_S:g} s so far; waiting for {names} to start under mpirun")
 
     def _held(self, name: str, condition: bool, seconds: float) -> bool:
         """Whether a condition has held for so long, without a break."""

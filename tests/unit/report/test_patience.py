@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fastlloyd.report import patience
-from fastlloyd.report.announcer import Announcer
-from fastlloyd.report.patience import Patience
+from fastlloyd.report import announcer
+from fastlloyd.report.announcer import Announcer, Patience
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
 from fastlloyd.wire.header import PartyId
@@ -40,7 +39,7 @@ def test_pauses_grow_and_the_stage_is_asked_each_time() -> None:
 def test_a_late_client_is_named_by_the_server(
     quiet: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(patience, "FIRST_S", 0.3)
+    monkeypatch.setattr(announcer, "FIRST_S", 0.3)
     network = MemoryNetwork(3)
     begun = threading.Event()
 

@@ -11,7 +11,7 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
-from fastlloyd.report import patience
+from fastlloyd.report import announcer
 from fastlloyd.supervise import supervisor
 from fastlloyd.supervise.process import Process, marked_processes
 from fastlloyd.supervise.supervisor import supervise
@@ -149,7 +149,7 @@ def test_refusal_of_all_ranks_before_the_start_keeps_its_code(mpirun):
 
 
 def test_ranks_that_are_late_are_named_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(patience, "FIRST_S", 0.1)
+    monkeypatch.setattr(announcer, "FIRST_S", 0.1)
     late = FAKE_MPIRUN.replace("FAKE_RANK=$rank", "{ [ $rank = 2 ] && sleep 0.7; FAKE_RANK=$rank").replace(
         '"$@" & done', '"$@"; } & done'
     )
