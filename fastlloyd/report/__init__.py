@@ -5,12 +5,12 @@
 `earlier.py`    files of an earlier run in an output folder; `files.py` writes result files whole or not at all
 `quality.py`    how much of a result is signal; `ranges.py`, what noise leaves of a value; `pinned.py`, wrong units
 `expected.py`   what noise to expect of a plan; `outlook.py`, of a run, and which settings give more
-`elbow.py`      the curve by which a number of clusters was chosen
+`claim.py`      what a run promises, and the claim in one sentence
 `sight.py`      who sees what in a run, in words; `flow.py`, what leaves a site in which message
 `table.py`      the result as text for a terminal; `colour.py` colours it
 `plot.py`       pictures of centroids; `picture.py`, a photograph in the colours of its clusters
 `page/*.py`     pages as single HTML files
-`announcer.py`  what a rank tells those who watch it; `view.py`, what may be seen; `patience.py`, waits
+`announcer.py`  what a rank reports to those who watch it; `view.py`, what may be seen
 `progress.py`   a line a round, or a bar; `lines.py`, the log as JSON
 `display.py`    text from outside, made fit to be shown; `unit.py`, bytes, seconds and counts
 ==============  ===============================================================================================
