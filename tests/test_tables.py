@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 import fastlloyd
+from fastlloyd.lifecycle.hello import Ready
+from fastlloyd.party.declaration import Declared, OfPlan, kinds_of, rows_of
+from fastlloyd.party.message import NoPayload
 from fastlloyd.protocols.registry import PROTOCOLS, ROWS, find
 from fastlloyd.randomness import domains
 from fastlloyd.run.session import find_protocol
@@ -20,11 +23,10 @@ from fastlloyd.wire import numbers
 from tests.parsed import parsed
 
 ROOT = Path(fastlloyd.__file__).parent
-NUMBERS = {name: value for name, value in vars(numbers).items() if name.isupper() and name != "FIRST_OUTSIDE"}
 LABELS = {name: value for name, value in vars(domains).items() if name.isupper()}
 
 
-def messages() -> Iterator[type]:
+def messages() -> Iterator[type[Declared]]:
     """Every class of the package that travels in a frame."""
     rooms = [(str(ROOT / room), f"fastlloyd.{room}.") for room in ("protocols", "lifecycle")]
     for module in (module for path, prefix in rooms for module in pkgutil.walk_packages([path], prefix)):
@@ -33,18 +35,36 @@ def messages() -> Iterator[type]:
                 yield kind
 
 
-def test_each_message_has_a_number_of_its_own_and_each_number_a_message() -> None:
+def test_each_message_has_a_number_that_no_other_has() -> None:
     taken = [kind.TYPE for kind in messages()]
-    assert len(taken) == len(set(taken))
-    assert sorted(taken) == sorted(NUMBERS.values())
+    assert len(taken) == len(set(taken)) > 40
     assert all(0 < number < numbers.FIRST_OUTSIDE for number in taken)
 
 
-def test_no_number_stands_outside_the_table() -> None:
-    for path in ROOT.rglob("*.py"):
-        for node in parsed(path):
-            if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "TYPE":
-                assert not isinstance(node.value, ast.Constant), f"{path}: put the number into wire/numbers.py"
+@pytest.mark.parametrize("kind", [*messages()], ids=lambda kind: kind.__name__)
+def test_each_message_declares_its_size_and_who_can_read_it(kind: type[Declared]) -> None:
+    assert isinstance(kind.MOST_BYTES, int | OfPlan)
+    rows = rows_of((Ready, kind))[1 if kind.SEEN else 0 :]
+    assert rows and all(kind in row.kinds for row in rows)
+    for row in rows:
+        assert row.route and row.about and row.server and row.others
+
+
+def test_a_message_that_declares_nothing_is_found() -> None:
+    class Silent(NoPayload):
+        TYPE = 200
+
+    with pytest.raises(AttributeError, match="SEEN"):
+        rows_of((Silent,))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_protocol_sends_declared_messages_and_each_is_sent_by_one(protocol: str) -> None:
+    flow = find_protocol(protocol).data_flow(protocol, {})
+    assert flow is not None
+    package = f"{find(protocol).package}."
+    own = {kind for kind in messages() if kind.__module__.startswith(package)}
+    assert own <= set(kinds_of(flow.messages)) <= set(messages())
 
 
 def test_each_use_has_a_label_of_its_own() -> None:

@@ -4,7 +4,6 @@
 `planned_run.py`      a run before it happens
 `content.py`          its dossier, from public facts alone; `blocks.py`, its building blocks, and as Markdown
 `standing.py`         its texts: what epsilon says, what a run does not promise, what holds for every run
-`shared_messages.py`  messages that several protocols share
 `approval.py`         a site's signed approval
 `kept.py`             whether a finished run complied with it; `verify.py`, what its ledger and its signatures prove
 ====================  ============================================================================================

@@ -86,6 +86,7 @@ class PlannedRun:
         parameters = dict(self.config.own_settings) if self.foreseen is None else dict(self.foreseen.parameters)
         return {
             **parameters,
+            "private": self.unit is not None,
             "masking": self.masking,
             "known_shares": self.config.known_shares,
             "roster": self.roster is not None,

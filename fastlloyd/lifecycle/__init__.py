@@ -10,6 +10,6 @@
 `masked_sums.py`  noisy masked sums, round after round (FastLloyd, Figure 1); `masked_messages.py`
 `align/*.py`      the same records in the same order at parties with different columns
 `closing.py`      after the last round: compare, sign, count
-`sizes.py`        the largest messages of all these
+`messages.py`     the messages of all these, and how much a peer may send
 ================  =======================================================================
 """

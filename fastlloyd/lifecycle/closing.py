@@ -28,18 +28,18 @@ import struct
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from fastlloyd.crypto.commitment import OPENING_BYTES
 from fastlloyd.crypto.link.identity import SIGNATURE_BYTES
 from fastlloyd.errors import PeerTimeout, Reason, SecurityError
 from fastlloyd.lifecycle.same_secret import NotAlike, prove_alike
 from fastlloyd.net.sockets import WireBytes
+from fastlloyd.party.declaration import ACROSS, OfPlan, Seen
 from fastlloyd.party.effects import Gather, Party, Receive, Send
 from fastlloyd.party.message import NoPayload
 from fastlloyd.party.transcript import DIGEST_BYTES, Transcript
 from fastlloyd.randomness import domains
-from fastlloyd.wire import numbers
 from fastlloyd.wire.decode import Within, decode, load_json
 from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, SERVER, PartyId
 
@@ -47,10 +47,8 @@ _SIGNATURE = re.compile(f"[0-9a-f]{{{2 * SIGNATURE_BYTES}}}")
 _ENTRY = struct.Struct(f"<I{DIGEST_BYTES}s")
 _MOST_SPEAKERS = 4
 _HELD = struct.Struct(f"<{DIGEST_BYTES}s{OPENING_BYTES}s")
-MOST_CHAINS_BYTES = 1 + _HELD.size + _MOST_SPEAKERS * _ENTRY.size
-THINGS = 2
-"""How many things the clients compare at the end through the server: what they heard, and the result."""
 _MOST_ENTRY_BYTES = 1024
+_MOST_ACCOUNT_BYTES = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,14 @@ class Chains(NoPayload):
         The sender's result, for receivers that have the result themselves; None for others.
     """
 
-    TYPE: ClassVar[int] = numbers.CHAINS
+    TYPE = 14
+    MOST_BYTES = 1 + _HELD.size + _MOST_SPEAKERS * _ENTRY.size
+    SEEN = Seen(
+        ACROSS,
+        "compare what all were told, and the result",
+        server="nothing",
+        others="digests of what the sender was told, and of the result, with what opens its signature",
+    )
     chains: Mapping[PartyId, bytes]
     held: ResultDigest | None = None
 
@@ -104,7 +109,7 @@ class Chains(NoPayload):
             raise ValueError("expected 0 or 1 as the first byte")
         start = 1 + _HELD.size * body[0]
         entries_bytes = len(body) - start
-        if entries_bytes <= 0 or entries_bytes % _ENTRY.size or len(body) > MOST_CHAINS_BYTES:
+        if entries_bytes <= 0 or entries_bytes % _ENTRY.size or len(body) > cls.MOST_BYTES:
             raise ValueError(
                 f"expected 1 to {_MOST_SPEAKERS} entries of {_ENTRY.size} bytes after {start}, got {len(body)} bytes"
             )
@@ -168,7 +173,6 @@ class Accounts(NoPayload):
         Empty, or why the message could not be read.
     """
 
-    TYPE: ClassVar[int]
     by_party: Mapping[PartyId, Account] = field(default_factory=dict)
     problem: str = ""
 
@@ -204,14 +208,23 @@ class Counters(Accounts):
     """Sender: each client. Receiver: the server. Its own account; public."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.COUNTERS
+    TYPE = 10
+    MOST_BYTES = _MOST_ACCOUNT_BYTES
+    SEEN = Seen(
+        "client, server",
+        "who sent how much, and the signatures of all",
+        server="traffic counts and signatures of all parties, which tell it nothing of a result that it has not",
+        others="the same",
+    )
 
 
 class Totals(Accounts):
     """Sender: the server. Receiver: every client. The accounts of all parties; public."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.TOTALS
+    TYPE = 11
+    MOST_BYTES = OfPlan(lambda plan: _MOST_ACCOUNT_BYTES * (plan.clients + 1))
+    SEEN = ()
 
 
 def compare_directly(

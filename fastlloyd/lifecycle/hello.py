@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, ClassVar, Self
 
 from fastlloyd.errors import ConfigError, PeerError, Reason, format_count
+from fastlloyd.party.declaration import DOWN, UP, Seen
 from fastlloyd.party.effects import Attest, Gather, Party, Receive, Send
 from fastlloyd.party.message import NoPayload
-from fastlloyd.wire import numbers
 from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
 
@@ -39,7 +39,7 @@ Rounds = Annotated[int, Within(0, FINAL_ROUND - 1)]
 class Document(NoPayload):
     """A message that is one JSON object of its fields; all of it public, none of it payload."""
 
-    TYPE: ClassVar[int]
+    MOST_BYTES: ClassVar[int] = 1 << 12
 
     def body(self) -> bytes:
         """Return canonical JSON."""
@@ -57,8 +57,12 @@ class Document(NoPayload):
 class Hello(Document):
     """Sender: each client. Receiver: the server. Seen by: the server; public schema only."""
 
-    TYPE: ClassVar[int] = numbers.HELLO
-    MOST_BYTES: ClassVar[int] = 1 << 20
+    TYPE = 8
+    MOST_BYTES = 1 << 20
+    LEADS_TO_PLAN = True
+    SEEN = Seen(
+        UP, "introduces a client", server="feature names, rounds done", others="- (the names come back in the plan)"
+    )
     names: Names
     rounds_done: Rounds
 
@@ -75,8 +79,10 @@ class PlanProposal(Document):
         Rounds that the server has closed; 0 unless it resumes a run.
     """
 
-    TYPE: ClassVar[int] = numbers.PLAN_PROPOSAL
-    MOST_BYTES: ClassVar[int] = 1 << 22
+    TYPE = 9
+    MOST_BYTES = 1 << 22
+    LEADS_TO_PLAN = True
+    SEEN = Seen(DOWN, "the plan of the run", server="public plan", others="public plan")
     plan: Mapping[str, Any]
     rounds_done: Rounds
 
@@ -85,14 +91,16 @@ class PlanProposal(Document):
 class Ready(Document):
     """Sender: each client. Receiver: the server. Says that the set-up is done; carries nothing."""
 
-    TYPE: ClassVar[int] = numbers.READY
+    TYPE = 12
+    SEEN = Seen(UP, "the set-up is done", server="that it is ready", others="-")
 
 
 @dataclass(frozen=True, slots=True)
 class Go(Document):
     """Sender: the server. Receiver: every client. Says that all are ready; carries nothing."""
 
-    TYPE: ClassVar[int] = numbers.GO
+    TYPE = 13
+    SEEN = Seen(DOWN, "all have prepared what they send", server="that all are ready", others="the same")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,16 @@ them add up to 0: the reply is the noisy sum itself, in clear inside TLS.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
+from fastlloyd.lifecycle.hello import Ready
+from fastlloyd.lifecycle.messages import ALIKE, CLOSING_OF_PAIRS, OPENING, PAIRS, SEALED
 from fastlloyd.masking.fixed import Ring, RingArray
+from fastlloyd.party.declaration import DOWN, UP, Messages, OfPlan, Seen, common, pairwise
 from fastlloyd.party.message import IncludedPayload, RingPayload
-from fastlloyd.wire import numbers
 
 
 class VectorPlan(Protocol):
@@ -56,6 +60,18 @@ def vector_format(plan: VectorPlan, t: int) -> VectorFormat:
     return VectorFormat(Ring(plan.ring_bits), plan.elements(t), plan.clients)
 
 
+def _longest(plan: Any) -> int:
+    most: int = max(map(plan.elements, range(len(plan.rounds))))
+    return most * plan.ring_bits // 8
+
+
+def _exact(facts: Mapping[str, Any]) -> bool:
+    return not facts.get("private", True)
+
+
+_sum = functools.partial(Seen, DOWN, network="length, time")
+
+
 class MaskedUpdate(RingPayload):
     """Sender: a client. Receiver: the server and nobody else, for every client can take the mask off.
 
@@ -66,7 +82,15 @@ class MaskedUpdate(RingPayload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.MASKED_UPDATE
+    TYPE = 32
+    MOST_BYTES = OfPlan(_longest)
+    SEEN = Seen(
+        UP,
+        "this site's contribution to a round: sums over its records, under a mask",
+        server="uniform random ring elements",
+        others="never sent to them",
+        network="length, time",
+    )
 
 
 class NoisyMaskedSum(IncludedPayload):
@@ -82,7 +106,37 @@ class NoisyMaskedSum(IncludedPayload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.NOISY_MASKED_SUM
+    TYPE = 33
+    MOST_BYTES = OfPlan(lambda plan: _longest(plan) + (plan.clients + 7) // 8)
+    SEEN = (
+        _sum(
+            "the sum over all sites, with noise, still under masks",
+            server="what it computed: uniform random",
+            others="after unmasking: noisy sums and counts",
+            when=lambda facts: common(facts) and not _exact(facts),
+        ),
+        _sum(
+            "the noisy sum over all sites",
+            server="the noisy sums and counts, hence the centroids",
+            others="the same",
+            variant="pairwise",
+            when=lambda facts: pairwise(facts) and not _exact(facts),
+        ),
+        _sum(
+            "the sum over all sites, without noise, still under masks",
+            server="what it computed: uniform random",
+            others="after unmasking: exact sums and counts",
+            variant="exact",
+            when=lambda facts: common(facts) and _exact(facts),
+        ),
+        _sum(
+            "the sum over all sites, without noise",
+            server="the exact sums and counts, hence the centroids",
+            others="the same",
+            variant="exact, pairwise",
+            when=lambda facts: pairwise(facts) and _exact(facts),
+        ),
+    )
 
     @classmethod
     def read(cls, body: bytes, format: VectorFormat) -> Self:
@@ -94,3 +148,10 @@ class NoisyMaskedSum(IncludedPayload):
     def elements(self, format: VectorFormat) -> RingArray:
         """Return the ring elements, shape (elements,)."""
         return format.ring.from_bytes(self.data, format.elements)
+
+
+MESSAGES: Messages = (
+    *(*OPENING, *SEALED, *ALIKE, *PAIRS, Ready),
+    *(MaskedUpdate, NoisyMaskedSum),
+    *CLOSING_OF_PAIRS,
+)

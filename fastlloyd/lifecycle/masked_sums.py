@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import InternalError, PeerError
-from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum, VectorPlan, vector_format
+from fastlloyd.lifecycle.masked_messages import MESSAGES, MaskedUpdate, NoisyMaskedSum, VectorPlan, vector_format
+from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, Draw, MessageFormat, ServerRounds
-from fastlloyd.lifecycle.sizes import plan_bounds, seed_sizes
 from fastlloyd.masking.fixed import RingArray
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party
@@ -57,11 +57,7 @@ class MaskedPlan(VectorPlan, Protocol):
 
 def bounds(plan: MaskedPlan) -> MessageBounds:
     """Return the bounds of what a peer may send once the plan is known."""
-    vector = max(map(plan.elements, range(len(plan.rounds)))) * plan.ring_bits // 8
-    sizes = {MaskedUpdate.TYPE: vector, NoisyMaskedSum.TYPE: vector + (plan.clients + 7) // 8}
-    if plan.masking != "pairwise":
-        sizes |= seed_sizes(plan.clients)
-    return plan_bounds(sizes, clients=plan.clients)
+    return plan_bounds(MESSAGES, plan, facts={"masking": plan.masking})
 
 
 class GlobalMsa:

@@ -18,16 +18,15 @@ from __future__ import annotations
 
 import hmac
 import struct
-from typing import ClassVar
 
 from fastlloyd.errors import SecurityError
 from fastlloyd.lifecycle.seed import SeedConfirmation, SetupBytes
 from fastlloyd.masking.pairwise import PairKey, PairSecrets
+from fastlloyd.party.declaration import ACROSS, Seen, pairwise
 from fastlloyd.party.effects import Party, Receive, Send
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import KEY_BYTES, derive
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.wire import numbers
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
 
@@ -35,7 +34,15 @@ class PairPublicKey(SetupBytes):
     """Sender: each client. Receiver: each other client. Seen by: these two; it tells nothing by itself."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.PAIR_PUBLIC_KEY
+    TYPE = 18
+    SEEN = Seen(
+        ACROSS,
+        "agree on the masks of each pair of clients",
+        server="nothing",
+        others="a public key and a tag each, hence their pair's secret and no other pair's",
+        variant="pairwise",
+        when=pairwise,
+    )
 
 
 def agree_pairs(

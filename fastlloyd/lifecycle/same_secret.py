@@ -23,15 +23,17 @@ import struct
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import Self
 
 from fastlloyd.errors import PeerTimeout, SecurityError
+from fastlloyd.party.declaration import OfPlan, Seen, common
 from fastlloyd.party.effects import Gather, Party, Receive, Send
 from fastlloyd.party.message import NoPayload
 from fastlloyd.randomness.prg import KEY_BYTES, NONCE_BYTES, derive, keystream
-from fastlloyd.wire import numbers
 from fastlloyd.wire.header import SERVER, PartyId, decode_included, encode_included
 
+THINGS = 2
+"""How many things the clients compare at the end: what they heard, and the result."""
 TAG_BYTES = 2 * KEY_BYTES
 _PROOF = struct.Struct(f"<I{KEY_BYTES}s")
 
@@ -53,7 +55,15 @@ class AlikeTag(NoPayload):
         Likewise, this client's own.
     """
 
-    TYPE: ClassVar[int] = numbers.ALIKE_TAG
+    TYPE = 23
+    MOST_BYTES = TAG_BYTES * THINGS
+    SEEN = Seen(
+        "client, server",
+        "find out that all clients have the same seed, and in the end that all were told, and have, the same",
+        server="random numbers: whether the clients have the same seed, were told the same, and have the same result",
+        others="that all have the same, or who differs as the server says",
+        when=common,
+    )
     tags: tuple[bytes, ...] = field(repr=False)
     owns: tuple[bytes, ...] = field(repr=False)
 
@@ -87,7 +97,9 @@ class AlikeProof(NoPayload):
         Likewise, SHA-256 of the pieces (`AlikeTag.owns`) of the included clients, in the order of ranks.
     """
 
-    TYPE: ClassVar[int] = numbers.ALIKE_PROOF
+    TYPE = 24
+    MOST_BYTES = OfPlan(lambda plan: proof_bytes(plan.clients, THINGS))
+    SEEN = ()
     included: tuple[PartyId, ...]
     clients: int
     odds: tuple[int, ...]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from fastlloyd.crypto.link.identity import SIGNATURE_BYTES
 from fastlloyd.crypto.sealing import TAG_BYTES
+from fastlloyd.party.declaration import DOWN, UP, OfPlan, Seen, common
 from fastlloyd.party.message import NoPayload
 from fastlloyd.randomness.prg import KEY_BYTES
-from fastlloyd.wire import numbers
 
 CONTRIBUTORS = 3
 """How many clients contribute, the first ones: nobody alone chooses the seed, and one good source of bits is enough."""
@@ -40,7 +40,15 @@ class SealKey(NoPayload):
         Zeros without a roster.
     """
 
-    TYPE: ClassVar[int] = numbers.SEAL_KEY
+    TYPE = 19
+    MOST_BYTES = SEAL_KEY_BYTES
+    SEEN = Seen(
+        UP,
+        "agree on the seed of the masks: keys of this run, and parts sealed for the other clients",
+        server="public keys, and parts that it cannot open",
+        others="- (they come back in SealKeys and SealedSeed)",
+        when=common,
+    )
     public: bytes = field(repr=False)
     signature: bytes = field(repr=False)
 
@@ -59,7 +67,15 @@ class SealKey(NoPayload):
 class SealKeys(NoPayload):
     """Sender: the server. Receiver: those that contribute. The keys of all clients, in the order of ranks."""
 
-    TYPE: ClassVar[int] = numbers.SEAL_KEYS
+    TYPE = 20
+    MOST_BYTES = OfPlan(lambda plan: SEAL_KEY_BYTES * plan.clients)
+    SEEN = Seen(
+        DOWN,
+        "the same, passed on to the clients that they are for",
+        server="public keys, and parts that it cannot open",
+        others="32 bytes from each that contributes, hence the seed",
+        when=common,
+    )
     keys: tuple[SealKey, ...]
 
     def body(self) -> bytes:
@@ -111,7 +127,9 @@ class SealedParts(NoPayload):
         For the other clients, in the order of ranks.
     """
 
-    TYPE: ClassVar[int] = numbers.SEALED_PARTS
+    TYPE = 21
+    MOST_BYTES = OfPlan(lambda plan: sealed_parts_bytes(plan.clients))
+    SEEN = ()
     context: bytes = field(repr=False)
     digest: bytes = field(repr=False)
     boxes: tuple[Box, ...] = field(repr=False)
@@ -142,7 +160,9 @@ class Part:
 class SealedSeed(NoPayload):
     """Sender: the server. Receiver: each client. What the others that contribute have sealed for it, by ranks."""
 
-    TYPE: ClassVar[int] = numbers.SEALED_SEED
+    TYPE = 22
+    MOST_BYTES = SEALED_SEED_BYTES * CONTRIBUTORS
+    SEEN = ()
     parts: tuple[Part, ...]
 
     def body(self) -> bytes:

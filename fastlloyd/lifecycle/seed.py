@@ -22,15 +22,15 @@ from __future__ import annotations
 import hmac
 import struct
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from fastlloyd.errors import SecurityError
+from fastlloyd.party.declaration import ACROSS, Seen, common
 from fastlloyd.party.effects import Party, Receive, Send
 from fastlloyd.party.message import NoPayload
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import KEY_BYTES, derive
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.wire import numbers
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
 
@@ -38,7 +38,7 @@ from fastlloyd.wire.header import SETUP_ROUND, PartyId
 class SetupBytes(NoPayload):
     """A set-up message of 32 bytes; none of them payload, none of them shown."""
 
-    TYPE: ClassVar[int]
+    MOST_BYTES = KEY_BYTES
     value: bytes = field(repr=False)
 
     def body(self) -> bytes:
@@ -57,14 +57,18 @@ class SeedContribution(SetupBytes):
     """Sender: each client. Receiver: each other client. Seen by: these two, nobody else."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.SEED_CONTRIBUTION
+    TYPE = 16
+    SEEN = Seen(
+        ACROSS, "agree on the seed of the masks", server="nothing", others="32 bytes each, hence the seed", when=common
+    )
 
 
 class SeedConfirmation(SetupBytes):
     """Sender: each client. Receiver: each other client. Seen by: these two, nobody else."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.SEED_CONFIRMATION
+    TYPE = 17
+    SEEN = ()
 
 
 def agree_seed(

@@ -2,6 +2,7 @@
 
 ===============  =====================================================================
 `effects.py`     what a party may ask of its runner
+`declaration.py` what a message says about itself: size, way, who can read what in it
 `message.py`     shapes of messages; `message_bounds.py`, how much a peer may send
 `option.py`      an option of a run, declared once; `settings.py`, those of a protocol
 `plain_plan.py`  what plans have in common

@@ -1,6 +1,6 @@
 """Shapes that messages of several protocols have: bytes that are all payload, and the same with a set of clients.
 
-A message class states its number, its sender and receiver and what its bytes mean, and checks them in `read`.
+A message class says what `party/declaration.py` asks for and what its bytes mean, and checks them in `read`.
 
 Source: docs/protocol.md, "Frames".
 """
@@ -8,16 +8,17 @@ Source: docs/protocol.md, "Frames".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.masking.fixed import Ring, RingArray
+from fastlloyd.party.declaration import Declared
 from fastlloyd.wire.header import Message, PartyId, decode_included, encode_included
 
 M = TypeVar("M", bound=Message)
 
 
-class NoPayload:
+class NoPayload(Declared):
     """A message without payload, as those of set-up and closing exchange: all of it are link bytes."""
 
     __slots__ = ()
@@ -29,10 +30,9 @@ class NoPayload:
 
 
 @dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(Declared):
     """A message whose body is its payload; what the bytes are stands with the class that inherits."""
 
-    TYPE: ClassVar[int]
     data: bytes = field(repr=False)
 
     def body(self) -> bytes:
@@ -46,10 +46,9 @@ class Payload:
 
 
 @dataclass(frozen=True, slots=True)
-class IncludedPayload:
+class IncludedPayload(Declared):
     """A message that names the clients it was made from, then its payload."""
 
-    TYPE: ClassVar[int]
     data: bytes = field(repr=False)
     included: tuple[PartyId, ...]
     clients: int

@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
+from fastlloyd.party.declaration import Messages
 from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
@@ -50,6 +51,8 @@ class Protocol(Adapter, Generic[P]):
     ----------
     settings : type or None
         The dataclass of its settings (`party.option.option`); None: it has none.
+    messages : tuple
+        All that it sends, in about that order.
     not_private : str
         Why a run protects nobody's record; empty for a protocol with noise.
     against : str
@@ -59,6 +62,7 @@ class Protocol(Adapter, Generic[P]):
     """
 
     settings: ClassVar[type | None] = None
+    messages: ClassVar[Messages]
     not_private: ClassVar[str] = ""
     against: ClassVar[str] = ""
     unreported: ClassVar[tuple[str, ...]] = ("names", "protocol", "rounds")

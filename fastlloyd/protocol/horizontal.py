@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import unscale
 from fastlloyd.data.records import ClientRecords
+from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.party.effects import Keep, Party
 from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.party.stored import StoredRounds
@@ -99,10 +100,6 @@ class Horizontal(Protocol[H]):
         """
 
     @abstractmethod
-    def bounds(self, plan: H) -> MessageBounds:
-        """Return the bounds of what a peer may send once the plan is known."""
-
-    @abstractmethod
     def included(self, plan: H, t: int, reply: bytes) -> Sequence[PartyId]:
         """Name the clients whose uplinks are in the stored reply of round t."""
 
@@ -148,6 +145,10 @@ class Horizontal(Protocol[H]):
     def relays_seed(self, plan: H) -> bool:
         """Say whether the clients agree on a common seed through the server, and compare through it at the end."""
         return False
+
+    def bounds(self, plan: H) -> MessageBounds:
+        """Return the bounds of what a peer may send once the plan is known."""
+        return plan_bounds(self.messages, plan)
 
     def lifetime_delta(self, plan: H) -> float:
         """Return the delta at which a ledger over many runs is read: the run's, or the default where it has none."""

@@ -5,11 +5,12 @@ Source: docs/security.md and the protocols' own pages, "Who sees what"; docs/ope
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-UP, DOWN, ACROSS = "client to server", "server to clients", "client to client"
+from fastlloyd.party.declaration import Messages, Seen, rows_of
+
 NO_LABELS = "no message carries the cluster of a person"
 OWN_LABELS = (
     "each client labels its own records, in a file that only its owner can read (mode 0600). Labels are computed from "
@@ -18,50 +19,34 @@ OWN_LABELS = (
 RELEASED = "the released centroids and noisy sizes of the clusters"
 
 
-def always(facts: Mapping[str, Any]) -> bool:
-    """Whether a message that every run has is sent."""
-    return True
-
-
-def pairwise(facts: Mapping[str, Any]) -> bool:
-    """Whether masks are pairwise."""
-    return facts.get("masking") == "pairwise"
-
-
-def common(facts: Mapping[str, Any]) -> bool:
-    """Whether masks are common."""
-    return not pairwise(facts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageClass:
-    """One class of messages.
-
-    Attributes
-    ----------
-    name : str
-        As the protocol's pages call it.
-    about : str
-        What it is for, in plain words.
-    route : str
-        From whom to whom.
-    server : str
-        What the server (rank 0) can read in it; in vertical-he the computing party.
-    others : str
-        What another party can read in it; in vertical-he the key holder and further owners.
-    types : tuple of int
-        Its numbers in `wire.numbers`; empty for frames that are no message of a protocol.
-    when : callable
-        Whether it is sent at all, from the run's public facts.
-    """
-
-    name: str
-    about: str
-    route: str
-    server: str
-    others: str
-    types: tuple[int, ...] = ()
-    when: Callable[[Mapping[str, Any]], bool] = field(default=always, repr=False)
+LINKS = (
+    Seen(
+        "client, server",
+        "who is ready, and how the run ended",
+        server="rank, reason, code, run id",
+        others="the verdict: rank, reason, code",
+        network="the same, in clear",
+        frames="START, VERDICT, ABORT, DONE",
+    ),
+    Seen(
+        "any pair",
+        "the keys of a demonstration, which nobody has checked",
+        server="the certificate",
+        others="the certificate",
+        network="the certificate",
+        frames="CERTIFICATE",
+        variant="no roster",
+        when=lambda facts: not facts.get("roster"),
+    ),
+    Seen(
+        "any pair",
+        "that both ends have the same public values",
+        server="the client's public configuration",
+        others="its digest, and the server's public configuration",
+        frames="confirmation",
+    ),
+)
+"""What links of every protocol carry first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +61,10 @@ class Flow:
         Who comes to know the clusters of records.
     result : str
         Who has the result.
-    messages : tuple of MessageClass
-        All that it knows, in about the order in which they are sent.
+    messages : tuple
+        All that it sends, in about that order (`party/declaration.py`).
     readers : tuple of str
-        Whom `MessageClass.server` and `MessageClass.others` speak of.
+        Whom `Seen.server` and `Seen.others` speak of.
     further : tuple of (str, str)
         What else there is, and where it goes.
     server_noise : bool
@@ -89,11 +74,16 @@ class Flow:
     records: str
     labels: str
     result: str
-    messages: tuple[MessageClass, ...]
+    messages: Messages
     readers: tuple[str, str] = ("server", "other clients")
     further: tuple[tuple[str, str], ...] = ()
     server_noise: bool = False
 
-    def sent(self, facts: Mapping[str, Any]) -> Iterator[MessageClass]:
-        """Yield the messages of a run with these public facts."""
-        return (one for one in self.messages if one.when(facts))
+    @property
+    def rows(self) -> tuple[Seen, ...]:
+        """All rows of messages, those of links first."""
+        return (*LINKS, *rows_of(self.messages))
+
+    def sent(self, facts: Mapping[str, Any]) -> Iterator[Seen]:
+        """Yield the rows of a run with these public facts."""
+        return (one for one in self.rows if one.when(facts))

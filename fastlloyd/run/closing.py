@@ -19,7 +19,6 @@ from fastlloyd.crypto.commitment import OPENING_BYTES, derive_opening
 from fastlloyd.crypto.link.identity import sign, verifies
 from fastlloyd.errors import PeerError
 from fastlloyd.lifecycle.closing import (
-    THINGS,
     Account,
     Accounts,
     Counters,
@@ -32,7 +31,7 @@ from fastlloyd.lifecycle.closing import (
     compare_through_server,
     tell_totals,
 )
-from fastlloyd.lifecycle.same_secret import collect_tags
+from fastlloyd.lifecycle.same_secret import THINGS, collect_tags
 from fastlloyd.net.sockets import WireBytes
 from fastlloyd.party.effects import Elect, Heard, Party
 from fastlloyd.party.transcript import Transcript

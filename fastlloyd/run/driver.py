@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from fastlloyd.errors import PeerError, PeerGone, PeerTimeout, format_count, name_some
-from fastlloyd.lifecycle.sizes import setup_bounds
+from fastlloyd.lifecycle.messages import setup_bounds
 from fastlloyd.net.link.sums import Order
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Allow, Effect, Gather, Party, Receive, Send

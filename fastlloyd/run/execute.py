@@ -31,7 +31,7 @@ from fastlloyd.errors import (
 )
 from fastlloyd.gate.decisions import Decisions
 from fastlloyd.kmeans.metrics import check_available
-from fastlloyd.lifecycle.sizes import setup_bounds
+from fastlloyd.lifecycle.messages import setup_bounds
 from fastlloyd.net.link.control import Ending, NotStarted, abort, agree_start, leave_together
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter

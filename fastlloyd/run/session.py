@@ -19,7 +19,7 @@ from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.data.records import ClientRecords
 from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import InternalError
-from fastlloyd.lifecycle.sizes import setup_bounds
+from fastlloyd.lifecycle.messages import setup_bounds
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Allow, Identify, Party
 from fastlloyd.privacy.ledger import Ledger, Release

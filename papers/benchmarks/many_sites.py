@@ -135,7 +135,7 @@ class Crowd:
         import numpy as np
 
         from fastlloyd.data.records import OwnRecords
-        from fastlloyd.lifecycle.sizes import setup_bounds
+        from fastlloyd.lifecycle.messages import setup_bounds
         from fastlloyd.party.transcript import Transcript
         from fastlloyd.protocols.fastlloyd.face import take_part
         from fastlloyd.run.driver import Deadlines, Driver

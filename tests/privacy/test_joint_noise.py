@@ -18,8 +18,7 @@ pytest.importorskip("tenseal")
 
 from fastlloyd.party.effects import Receive, Send
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares
-from fastlloyd.protocols.vertical_dp.client import synopsis_format
-from fastlloyd.protocols.vertical_dp.messages import Synopsis
+from fastlloyd.protocols.vertical_dp.messages import Synopsis, synopsis_format
 from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape, make_sketch
 from fastlloyd.protocols.vertical_he import face as vertical_he_face
 from fastlloyd.protocols.vertical_he.he.ckks import Context

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.lifecycle.closing import Counters, Totals
-from fastlloyd.lifecycle.hello import Hello, PlanProposal, propose_plan, receive_plan
-from fastlloyd.lifecycle.sizes import plan_bounds, setup_bounds
+from fastlloyd.lifecycle.hello import Go, Hello, PlanProposal, Ready, propose_plan, receive_plan
+from fastlloyd.lifecycle.messages import CLOSING, OPENING, plan_bounds, setup_bounds
 from fastlloyd.party.effects import Send
 from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.run.driver import Driver
@@ -54,9 +55,10 @@ def test_before_the_plan_the_server_takes_a_hello_and_a_client_a_plan() -> None:
 
 
 def test_after_the_plan_the_bounds_are_the_plans_alone() -> None:
-    bounds = plan_bounds({32: 96}, clients=3)
+    bounds = plan_bounds((*OPENING, Ready, *CLOSING), SimpleNamespace(clients=3))
     assert bounds.refusal(Hello.TYPE, 1)
     assert bounds.refusal(PlanProposal.TYPE, 1)
+    assert bounds.refusal(Go.TYPE, 0)
     assert not bounds.refusal(Counters.TYPE, 200)
     assert bounds.largest == bounds.sizes[Totals.TYPE] <= 1 << 16
 

@@ -12,10 +12,10 @@ from fastlloyd.run.in_memory import InMemory, run_together
 from fastlloyd.run.promise import foresee
 from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_protocol
-from fastlloyd.wire import numbers
 from fastlloyd.wire.header import Header, PartyId
+from tests.test_tables import messages
 
-NUMBERS = {value: name for name, value in vars(numbers).items() if name.isupper()}
+NAMES = {kind.TYPE: kind.__name__ for kind in messages()}
 
 
 def configure(protocol: str, values: dict[str, Any]) -> RunConfig:
@@ -27,24 +27,24 @@ def clients_of(protocol: str) -> int:
     return 5 if protocol == "secfc" else 3
 
 
-def run(config: RunConfig, clients: int) -> tuple[InMemory, set[str]]:
-    """Give how a run ended, and the names of the messages that were sent."""
-    sent: set[str] = set()
+def run(config: RunConfig, clients: int) -> tuple[InMemory, list[str]]:
+    """Give how a run ended, and the names of the messages in the order in which they were first sent."""
+    sent: dict[str, None] = {}
 
     def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
-        sent.add(NUMBERS[header.type])
+        sent.setdefault(NAMES[header.type])
         return body
 
-    return run_together(config, clients, tap=tap), sent
+    return run_together(config, clients, tap=tap), list(sent)
 
 
 @pytest.fixture(scope="module", params=PROTOCOLS)
-def ended(request: pytest.FixtureRequest) -> tuple[str, InMemory, set[str]]:
+def ended(request: pytest.FixtureRequest) -> tuple[str, InMemory, list[str]]:
     """Run each protocol with its default settings, once."""
     return request.param, *run(configure(request.param, {}), clients_of(request.param))
 
 
-def test_what_is_foreseen_is_what_the_run_claims_and_releases(ended: tuple[str, InMemory, set[str]]) -> None:
+def test_what_is_foreseen_is_what_the_run_claims_and_releases(ended: tuple[str, InMemory, list[str]]) -> None:
     protocol, found, _ = ended
     foreseen = foresee(configure(protocol, {}), clients_of(protocol), None)
     result = next(one.result for one in found.outcomes.values() if one.result is not None)
@@ -69,7 +69,7 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_every_message_that_is_sent_is_told_and_nothing_else(ended: tuple[str, InMemory, set[str]]) -> None:
+def test_every_message_that_is_sent_is_told_and_nothing_else(ended: tuple[str, InMemory, list[str]]) -> None:
     protocol, _, sent = ended
     compare(configure(protocol, {}), {}, sent)
 
@@ -86,9 +86,10 @@ def test_every_message_of_two_parties_is_told_and_nothing_else(mode: str) -> Non
     compare(config, values, run(config, 1)[1], parties=2)
 
 
-def compare(config: RunConfig, values: dict[str, Any], sent: set[str], **more: Any) -> None:
+def compare(config: RunConfig, values: dict[str, Any], sent: list[str], **more: Any) -> None:
     protocol = config.protocol
     facts = {
+        "private": find_protocol(protocol).privacy_unit(config) is not None,
         "masking": "pairwise" if protocol == "feddp" else config.masking,
         "align": values.get("vertical", {}).get("align"),
         **config.own_settings,
@@ -96,7 +97,10 @@ def compare(config: RunConfig, values: dict[str, Any], sent: set[str], **more: A
     }
     flow = find_protocol(protocol).data_flow(protocol, facts)
     assert flow is not None
-    numbered = {NUMBERS[number] for one in flow.sent(facts) for number in one.types}
+    rows = [{kind.__name__ for kind in one.kinds} for one in flow.sent(facts) if one.kinds]
     # The seed is for one kind of weights; the row says so.
-    assert numbered - sent <= ({"SEED_CONTRIBUTION"} if protocol.startswith("vertical") else set())
-    assert sent <= numbered
+    vertical = {"SeedContribution"} if protocol.startswith("vertical") else set()
+    assert set(sent) <= set().union(*rows) <= {*sent, *vertical}
+    # They are listed in the order in which they are first sent.
+    first = [min(sent.index(name) for name in row - vertical) for row in rows]
+    assert first == sorted(first), [sent[i] for i in first]

@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from fastlloyd.crypto.commitment import derive_opening
 from fastlloyd.crypto.link.identity import Credentials, Identity, sign
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.lifecycle.closing import THINGS, compare_through_server
-from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag, collect_tags
+from fastlloyd.lifecycle.closing import compare_through_server
+from fastlloyd.lifecycle.same_secret import THINGS, AlikeProof, AlikeTag, collect_tags
 from fastlloyd.lifecycle.sealed import Sealing, relay_seed
 from fastlloyd.lifecycle.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.masking.fixed import Ring
@@ -46,7 +46,6 @@ from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import derive
 from fastlloyd.report.signed import SignedRecord
 from fastlloyd.run.simulation import Simulation
-from fastlloyd.wire import numbers
 from fastlloyd.wire.header import COMPARE_ROUND, SERVER, PartyId, clients
 from tests.protocols.support import parameters, run
 from tests.vectors import make_plus
@@ -338,7 +337,7 @@ class Spoken:
     """A reply of any content."""
 
     data: bytes
-    TYPE: ClassVar[int] = numbers.NOISY_MASKED_SUM
+    TYPE: ClassVar[int] = 33
     payload_bytes: int = 0
 
     def body(self) -> bytes:

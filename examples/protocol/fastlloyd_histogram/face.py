@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.data.records import OwnRecords
+from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator
 from fastlloyd.party.effects import Keep, Party
@@ -27,7 +29,7 @@ from fastlloyd.run.promise import promise_lines, record_unit, size_conditions
 from fastlloyd.run.session import Face, Session
 from fastlloyd.wire.header import PartyId, clients
 from fastlloyd_histogram.client import ClientResult, client
-from fastlloyd_histogram.messages import bounds
+from fastlloyd_histogram.messages import MESSAGES
 from fastlloyd_histogram.plan import RING_BITS, Plan, PublicParameters, bins_of, check_plan, make_plan, middles
 from fastlloyd_histogram.server import server
 
@@ -98,7 +100,7 @@ def serve(session: Session) -> Party[Outcome]:
         session,
         kind=Plan,
         make=lambda schema: make_plan(public, schema.names),
-        bounds=bounds,
+        bounds=partial(plan_bounds, MESSAGES),
         play=lambda plan, stored, done: server(plan, lambda: round_normal(plan.scale, plan.k, secret)),
         included=lambda plan, t, reply: clients(plan.clients),
     )
@@ -115,7 +117,7 @@ def take_part(session: Session) -> Party[Outcome]:
         own,
         kind=Plan,
         check=lambda plan: check_plan(plan, public, own.names),
-        bounds=bounds,
+        bounds=partial(plan_bounds, MESSAGES),
         lifetime_delta=lambda plan: plan.delta,
     )
     plan = begun.plan

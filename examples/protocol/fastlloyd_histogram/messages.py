@@ -11,12 +11,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from fastlloyd.lifecycle.sizes import plan_bounds
+from fastlloyd.lifecycle.hello import Ready
+from fastlloyd.lifecycle.messages import CLOSING, OPENING, SEED
 from fastlloyd.masking.fixed import Ring
+from fastlloyd.party.declaration import DOWN, UP, Messages, OfPlan, Seen
 from fastlloyd.party.message import RingPayload
-from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.wire.numbers import FIRST_OUTSIDE
 from fastlloyd_histogram.plan import RING_BITS, Plan
 
@@ -33,14 +33,18 @@ class MaskedCounts(RingPayload):
     """Sender: a client. Receiver: the server and nobody else, for every client can take the mask off."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = FIRST_OUTSIDE
+    TYPE = FIRST_OUTSIDE
+    MOST_BYTES = OfPlan(lambda plan: plan.k * RING_BITS // 8)
+    SEEN = Seen(UP, "counts", server="uniform random ring elements", others="never sent to them")
 
 
 class NoisyCounts(RingPayload):
     """Sender: the server. Receiver: every client. Released to the clients once unmasked."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = FIRST_OUTSIDE + 1
+    TYPE = FIRST_OUTSIDE + 1
+    MOST_BYTES = MaskedCounts.MOST_BYTES
+    SEEN = Seen(DOWN, "the result", server="what it computed: uniform random", others="after unmasking: noisy counts")
 
 
 def counts_format(plan: Plan) -> CountsFormat:
@@ -48,7 +52,4 @@ def counts_format(plan: Plan) -> CountsFormat:
     return CountsFormat(Ring(RING_BITS), plan.k)
 
 
-def bounds(plan: Plan) -> MessageBounds:
-    """Return the bounds of what a peer may send once the plan is known."""
-    most = plan.k * RING_BITS // 8
-    return plan_bounds({MaskedCounts.TYPE: most, NoisyCounts.TYPE: most}, clients=plan.clients)
+MESSAGES: Messages = (*OPENING, *SEED, Ready, MaskedCounts, NoisyCounts, *CLOSING)

@@ -13,13 +13,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 from fastlloyd.crypto.blinding import POINT_BYTES
 from fastlloyd.lifecycle.hello import Document, Names
 from fastlloyd.lifecycle.seed import SetupBytes
+from fastlloyd.party.declaration import OfPlan, Seen
 from fastlloyd.party.message import NoPayload
-from fastlloyd.wire import numbers
 from fastlloyd.wire.decode import Within
 
 MAX_RECORDS = 1 << 40
@@ -29,8 +29,15 @@ MAX_RECORDS = 1 << 40
 class Columns(Document):
     """Sender: each party. Receiver: the server. Public: names of this party's columns, and their bounds."""
 
-    TYPE: ClassVar[int] = numbers.COLUMNS
-    MOST_BYTES: ClassVar[int] = 1 << 20
+    TYPE = 96
+    MOST_BYTES = 1 << 20
+    LEADS_TO_PLAN = True
+    SEEN = Seen(
+        "party to server",
+        "names and bounds of this party's columns",
+        server="names and bounds of its columns",
+        others="the same, in the plan",
+    )
     names: Names
     lo: tuple[float, ...]
     hi: tuple[float, ...]
@@ -40,7 +47,10 @@ class Columns(Document):
 class RecordCount(Document):
     """Sender: an owner. Receiver: rank 0. Number of records, public between the parties of vertical-he."""
 
-    TYPE: ClassVar[int] = numbers.COUNT
+    TYPE = 100
+    MOST_BYTES = 64
+    LEADS_TO_PLAN = True
+    SEEN = Seen("owner to rank 0", "how many records this owner has", server="the number of common records", others="-")
     n: Annotated[int, Within(1, MAX_RECORDS)]
 
 
@@ -48,14 +58,20 @@ class IdTag(SetupBytes):
     """Sender: a party. Receiver: another party. Seen by: these two; tells whether their ids are equal, no more."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.ID_TAG
+    TYPE = 97
+    SEEN = Seen(
+        "party to party",
+        "compare the lists of ids",
+        server="nothing, but that the run ends if ids differ",
+        others="whether its ids equal the sender's",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Points(NoPayload):
     """A list of points of 32 bytes each; `format` is how many there must be."""
 
-    TYPE: ClassVar[int]
+    MOST_BYTES = OfPlan(lambda plan: POINT_BYTES * plan.n_total)
     points: tuple[bytes, ...] = field(repr=False)
 
     def body(self) -> bytes:
@@ -78,7 +94,16 @@ class _Points(NoPayload):
 class BlindedIds(_Points):
     """Sender: a party. Receiver: the next one, or party 1. Random points for whoever lacks one of the secrets."""
 
-    TYPE: ClassVar[int] = numbers.BLINDED_IDS
+    TYPE = 98
+    SEEN = Seen(
+        "party to party",
+        "find the people whom all parties have",
+        server="nothing; all lists have N points, so not the number of common ids either",
+        others="the common ids (see below)",
+        network="length: N points each, whatever is in them",
+        variant="intersect",
+        when=lambda facts: facts.get("align") == "intersect",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +112,9 @@ class OpenedIds(_Points):
     points of nobody.
     """
 
-    TYPE: ClassVar[int] = numbers.OPENED_IDS
+    TYPE = 99
+    SEEN = ()
+
+
+ALIGNMENT = (Columns, RecordCount, IdTag, BlindedIds, OpenedIds)
+"""What may come before the plan."""

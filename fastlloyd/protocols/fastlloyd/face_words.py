@@ -8,76 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.shared_messages import (
-    ALIKE,
-    BEGINNING,
-    CHAINS_OF_PAIRS,
-    COUNTERS,
-    HELLO,
-    PAIRS,
-    PLAN_PROPOSAL,
-    READY,
-    SEALED_DOWN,
-    SEALED_UP,
-)
 from fastlloyd.errors import format_count
+from fastlloyd.lifecycle.masked_messages import MESSAGES
+from fastlloyd.party.declaration import pairwise
 from fastlloyd.protocols.fastlloyd.settings import PLUS
-from fastlloyd.report.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, MessageClass, common, pairwise
+from fastlloyd.report.flow import OWN_LABELS, RELEASED, Flow
 from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights, see_shares
-from fastlloyd.wire import numbers
 
 _NEAREST = (
     "A range is about the mean and the number of the records that are nearest to a centre. It follows from "
     "released values: from the noise, from how sizes and centres still changed at the end, and from what the "
     "shortening of far records usually adds to a centre. Without separate clusters it holds less often."
-)
-_UPDATE = MessageClass(
-    name="MaskedUpdate",
-    about="this site's contribution to a round: sums over its records, under a mask",
-    route=UP,
-    server="uniform random ring elements",
-    others="never sent to them",
-    types=(numbers.MASKED_UPDATE,),
-)
-_NOISY = (
-    MessageClass(
-        name="NoisyMaskedSum",
-        about="the sum over all sites, with noise, still under masks",
-        route=DOWN,
-        server="what it computed: uniform random",
-        others="after unmasking: noisy sums and counts",
-        types=(numbers.NOISY_MASKED_SUM,),
-        when=common,
-    ),
-    MessageClass(
-        name="NoisyMaskedSum (pairwise)",
-        about="the noisy sum over all sites",
-        route=DOWN,
-        server="the noisy sums and counts, hence the centroids",
-        others="the same",
-        types=(numbers.NOISY_MASKED_SUM,),
-        when=pairwise,
-    ),
-)
-_EXACT = (
-    MessageClass(
-        name="NoisyMaskedSum (lloyd)",
-        about="the sum over all sites, without noise, still under masks",
-        route=DOWN,
-        server="what it computed: uniform random",
-        others="after unmasking: exact sums and counts",
-        types=(numbers.NOISY_MASKED_SUM,),
-        when=common,
-    ),
-    MessageClass(
-        name="NoisyMaskedSum (lloyd, pairwise)",
-        about="the sum over all sites, without noise",
-        route=DOWN,
-        server="the exact sums and counts, hence the centroids",
-        others="the same",
-        types=(numbers.NOISY_MASKED_SUM,),
-        when=pairwise,
-    ),
 )
 
 
@@ -127,26 +68,12 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
         if in_pairs
         else "to the server this vector is random numbers, and other clients never get it"
     )
-    sums = _NOISY if private else _EXACT
     return Flow(
         records=f"only inside one vector a round, of sums over this site's records under a mask{noise}; {reader}",
         labels=OWN_LABELS,
         result=f"{result}: all clients"
         + ("; the server sees the sums that they follow from" if in_pairs else "; no message shows it to the server"),
-        messages=(
-            *BEGINNING,
-            HELLO,
-            PLAN_PROPOSAL,
-            SEALED_UP,
-            SEALED_DOWN,
-            PAIRS,
-            ALIKE,
-            READY,
-            _UPDATE,
-            *sums,
-            CHAINS_OF_PAIRS,
-            COUNTERS,
-        ),
+        messages=MESSAGES,
         server_noise=private and not in_pairs,
     )
 

@@ -15,7 +15,6 @@
 `settings.py`         what may be chosen; `parameters.py`, what the parties agree on
 `budget.py`           how epsilon is divided (App. H.1)
 `plan.py`             what follows for one run; `proposal.py` makes and checks it
-`sizes.py`            the largest messages
 `reference.py`        the algorithms on pooled data, record by record, without messages
 `face.py`             ties the protocol to runs, data and reports, with `face_*.py`
 ====================  ==============================================================================

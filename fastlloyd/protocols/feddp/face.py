@@ -7,6 +7,7 @@ their folder.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from fastlloyd.data.records import OwnRecords
 from fastlloyd.errors import ConfigError, Reason, format_count
 from fastlloyd.kmeans.update import movements
 from fastlloyd.lifecycle.hello import Announced
+from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party
@@ -36,11 +38,11 @@ from fastlloyd.protocols.feddp.face_noise import expect, noise_of
 from fastlloyd.protocols.feddp.face_plan import make_foreseen, plan_lines
 from fastlloyd.protocols.feddp.face_words import data_flow, who_sees
 from fastlloyd.protocols.feddp.math.noise import draw_share
+from fastlloyd.protocols.feddp.messages import MESSAGES
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.server import ServerResult, server
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
-from fastlloyd.protocols.feddp.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.closing import conclude
 from fastlloyd.run.config import RunConfig
@@ -115,7 +117,7 @@ def serve(session: Session) -> Party[Outcome]:
         session,
         kind=Plan,
         make=make,
-        bounds=bounds,
+        bounds=partial(plan_bounds, MESSAGES),
         play=lambda plan, stored, done: server(
             plan, points, restarts=settings.restarts, stored=stored, rounds_done=done
         ),
@@ -134,7 +136,7 @@ def take_part(session: Session) -> Party[Outcome]:
         own,
         kind=Plan,
         check=lambda plan: check_plan(plan, public, d=len(names), names=names),
-        bounds=bounds,
+        bounds=partial(plan_bounds, MESSAGES),
         lifetime_delta=lambda plan: plan.delta,
     )
     plan = begun.plan

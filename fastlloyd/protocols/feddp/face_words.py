@@ -8,48 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS_OF_ALL, COUNTERS, HELLO, PAIRS, PLAN_PROPOSAL, READY
+from fastlloyd.protocols.feddp.messages import MESSAGES
 from fastlloyd.protocols.feddp.settings import PRIVATE
-from fastlloyd.report.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, MessageClass
+from fastlloyd.report.flow import OWN_LABELS, RELEASED, Flow
 from fastlloyd.report.sight import NOISE, Sight, Sights, see_shares
-from fastlloyd.wire import numbers
-
-_OWN = (
-    MessageClass(
-        name="MaskedStatistic",
-        about="this site's contribution to a step: sums over its records with a share of noise, under a mask",
-        route=UP,
-        server="uniform random ring elements; of all clients together the noisy sums of the step",
-        others="never sent to them",
-        types=(numbers.MASKED_STATISTIC,),
-    ),
-    MessageClass(
-        name="ProjectionMessage",
-        about="the directions in which the records differ most",
-        route=DOWN,
-        server="what it computed",
-        others="the projection, the server's points projected, or the proxy points",
-        types=(numbers.PROJECTION_MESSAGE,),
-        when=lambda facts: facts.get("start", "feddp") in ("feddp", PRIVATE),
-    ),
-    MessageClass(
-        name="ProjectedCentersMessage",
-        about="first centres, projected",
-        route=DOWN,
-        server="what it computed",
-        others="projected centres; with a choice of k the costs that it was chosen by",
-        types=(numbers.PROJECTED_CENTERS_MESSAGE,),
-        when=lambda facts: facts.get("start", "feddp") in ("feddp", PRIVATE),
-    ),
-    MessageClass(
-        name="CentersMessage",
-        about="the centres after a step",
-        route=DOWN,
-        server="what it computed",
-        others="centres and noisy counts",
-        types=(numbers.CENTERS_MESSAGE,),
-    ),
-)
 
 
 def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
@@ -87,6 +49,6 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
         records=records if private else records + shown,
         labels=OWN_LABELS,
         result=f"{RELEASED}: the server and all clients",
-        messages=(*BEGINNING, HELLO, PLAN_PROPOSAL, PAIRS, READY, *_OWN, CHAINS_OF_ALL, COUNTERS),
+        messages=MESSAGES,
         further=() if private else further,
     )

@@ -23,21 +23,29 @@ goes down is made from noisy sums and the server's own points, and is the same f
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.lifecycle.hello import Ready
+from fastlloyd.lifecycle.messages import CLOSING_OF_ALL, OPENING, PAIRS
 from fastlloyd.masking.fixed import Ring
+from fastlloyd.party.declaration import DOWN, UP, Declared, Messages, OfPlan, Seen
 from fastlloyd.party.message import RingPayload
 from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS, ROW_NORM
 from fastlloyd.protocols.feddp.math.projection import Projection
 from fastlloyd.protocols.feddp.math.stage import Centers, ProjectedCenters
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.wire import numbers
+from fastlloyd.protocols.feddp.settings import PRIVATE
 
 _COUNT = struct.Struct("<I")
+
+
+def _projects(facts: Mapping[str, Any]) -> bool:
+    return facts.get("start", "feddp") in ("feddp", PRIVATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +66,19 @@ class MaskedStatistic(RingPayload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.MASKED_STATISTIC
+    TYPE = 48
+    MOST_BYTES = OfPlan(lambda plan: max(plan.elements(t) * plan.ring_of(t) // 8 for t in range(len(plan.rounds))))
+    SEEN = Seen(
+        UP,
+        "this site's contribution to a step: sums over its records with a share of noise, under a mask",
+        server="uniform random ring elements; of all clients together the noisy sums of the step",
+        others="never sent to them",
+        network="length, time",
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectionMessage:
+class ProjectionMessage(Declared):
     """Sender: the server. Receiver: every client. Made from the noisy outer product and the server's data.
 
     With the start 'private' the points are proxies, made from the noisy outer product alone.
@@ -70,7 +86,15 @@ class ProjectionMessage:
     Body: the matrix, r x d, then the server's points, n_server x r; int32, little endian.
     """
 
-    TYPE: ClassVar[int] = numbers.PROJECTION_MESSAGE
+    TYPE = 49
+    MOST_BYTES = OfPlan(lambda plan: 4 * plan.rank * (plan.d + plan.n_server))
+    SEEN = Seen(
+        DOWN,
+        "the directions in which the records differ most",
+        server="what it computed",
+        others="the projection, the server's points projected, or the proxy points",
+        when=_projects,
+    )
     projection: Projection = field(repr=False)
 
     def body(self) -> bytes:
@@ -97,13 +121,21 @@ class ProjectionMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectedCentersMessage:
+class ProjectedCentersMessage(Declared):
     """Sender: the server. Receiver: every client. Made from the noisy weights and the server's data.
 
     Body: k as u32; the centres, k x r, int32; with a choice of k the costs for 1, 2, ... clusters, float64.
     """
 
-    TYPE: ClassVar[int] = numbers.PROJECTED_CENTERS_MESSAGE
+    TYPE = 50
+    MOST_BYTES = OfPlan(lambda plan: _COUNT.size + 4 * plan.k * plan.rank + 8 * plan.k * plan.choose_k)
+    SEEN = Seen(
+        DOWN,
+        "first centres, projected",
+        server="what it computed",
+        others="projected centres; with a choice of k the costs that it was chosen by",
+        when=_projects,
+    )
     found: ProjectedCenters = field(repr=False)
 
     def body(self) -> bytes:
@@ -130,13 +162,15 @@ class ProjectedCentersMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class CentersMessage:
+class CentersMessage(Declared):
     """Sender: the server. Receiver: every client. Made from noisy sums and counts, or from the server's data.
 
     Body: k as u32; the centres, k x d, then the noisy counts, k; float64, little endian.
     """
 
-    TYPE: ClassVar[int] = numbers.CENTERS_MESSAGE
+    TYPE = 51
+    MOST_BYTES = OfPlan(lambda plan: _COUNT.size + 8 * plan.k * (plan.d + 1))
+    SEEN = Seen(DOWN, "the centres after a step", server="what it computed", others="centres and noisy counts")
     found: Centers = field(repr=False)
 
     def body(self) -> bytes:
@@ -158,6 +192,13 @@ class CentersMessage:
         if (np.abs(exact) > 1.0).any():
             raise ValueError("a centre outside [-1, 1]^d")
         return cls(Centers(exact, values[k * format.d :]))
+
+
+MESSAGES: Messages = (
+    *(*OPENING, *PAIRS, Ready),
+    *(MaskedStatistic, ProjectionMessage, ProjectedCentersMessage, CentersMessage),
+    *CLOSING_OF_ALL,
+)
 
 
 def _integers(body: bytes, count: int) -> NDArray[np.int64]:

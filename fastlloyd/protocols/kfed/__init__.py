@@ -6,7 +6,6 @@
 `messages.py`    centres up, merged centres down
 `settings.py`    what may be chosen; `parameters.py`, what the parties agree on
 `plan.py`        what follows for one run
-`sizes.py`       the largest messages
 `reference.py`   the algorithm without messages
 `protocol.py`    the class that ties it to runs, data and reports
 ===============  ==========================================================================

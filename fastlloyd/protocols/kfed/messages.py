@@ -15,13 +15,15 @@ to the server and nobody else. Numbers are float64, little endian, scaled domain
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.lifecycle.hello import Ready
+from fastlloyd.lifecycle.messages import CLOSING_OF_ALL, OPENING
+from fastlloyd.party.declaration import DOWN, UP, Messages, OfPlan, Seen
 from fastlloyd.party.message import IncludedPayload, Payload
-from fastlloyd.wire import numbers
 
 _FLOAT_BYTES = 8
 
@@ -46,7 +48,16 @@ class LocalCenters(Payload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.LOCAL_CENTERS
+    TYPE = 64
+    MOST_BYTES = OfPlan(lambda plan: _FLOAT_BYTES * plan.most_elements)
+    SEEN = Seen(
+        UP,
+        "the centres of this site's own records",
+        server="means of the client's records",
+        others="never sent to them",
+        network="length, time",
+        variant="kfed",
+    )
 
     @classmethod
     def read(cls, body: bytes, format: CentersFormat) -> Self:
@@ -75,7 +86,9 @@ class MergedCenters(IncludedPayload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.MERGED_CENTERS
+    TYPE = 65
+    MOST_BYTES = OfPlan(lambda plan: _FLOAT_BYTES * plan.k * plan.d + (plan.clients + 7) // 8)
+    SEEN = Seen(DOWN, "the result", server="what it computed", others="the merged centres", variant="kfed")
 
     @classmethod
     def read(cls, body: bytes, format: CentersFormat) -> Self:
@@ -89,6 +102,9 @@ class MergedCenters(IncludedPayload):
     def centers(self, d: int) -> NDArray[np.float64]:
         """Return the centres, shape (k, d)."""
         return _numbers(self.data).reshape(-1, d)
+
+
+MESSAGES: Messages = (*OPENING, Ready, LocalCenters, MergedCenters, *CLOSING_OF_ALL)
 
 
 def encode_centers(centers: NDArray[np.float64]) -> bytes:

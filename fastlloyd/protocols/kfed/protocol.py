@@ -10,54 +10,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS_OF_ALL, COUNTERS, HELLO, PLAN_PROPOSAL, READY
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.party.effects import Party
 from fastlloyd.party.message import recall
-from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocol.horizontal import Horizontal
 from fastlloyd.protocols.kfed.client import ClientResult, centers_format, client
-from fastlloyd.protocols.kfed.messages import MergedCenters
+from fastlloyd.protocols.kfed.messages import MESSAGES, MergedCenters
 from fastlloyd.protocols.kfed.parameters import PublicParameters
 from fastlloyd.protocols.kfed.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.kfed.server import ServerResult, server
 from fastlloyd.protocols.kfed.settings import Settings
-from fastlloyd.protocols.kfed.sizes import bounds
-from fastlloyd.report.flow import DOWN, OWN_LABELS, UP, Flow, MessageClass
+from fastlloyd.report.flow import OWN_LABELS, Flow
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT
 from fastlloyd.report.sight import NOTHING, Sight, Sights
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Result
 from fastlloyd.run.session import Session
-from fastlloyd.wire import numbers
 from fastlloyd.wire.header import PartyId
-
-_OWN = (
-    MessageClass(
-        name="LocalCenters (kfed)",
-        about="the centres of this site's own records",
-        route=UP,
-        server="means of the client's records",
-        others="never sent to them",
-        types=(numbers.LOCAL_CENTERS,),
-    ),
-    MessageClass(
-        name="MergedCenters (kfed)",
-        about="the result",
-        route=DOWN,
-        server="what it computed",
-        others="the merged centres",
-        types=(numbers.MERGED_CENTERS,),
-    ),
-)
 
 
 class KFed(Horizontal[Plan]):
     """k-FED: one exchange of centres in the clear."""
 
     settings = Settings
+    messages = MESSAGES
     plan_type = Plan
     public_type = PublicParameters
     server_has_result = True
@@ -70,10 +48,6 @@ class KFed(Horizontal[Plan]):
     def check_plan(self, plan: Plan, public: PublicParameters, names: tuple[str, ...]) -> float:
         """Check the server's plan against a client's own configuration."""
         return check_plan(plan, public, d=len(names), names=names)
-
-    def bounds(self, plan: Plan) -> MessageBounds:
-        """Return the bounds of what a peer may send once the plan is known."""
-        return bounds(plan)
 
     def included(self, plan: Plan, t: int, reply: bytes) -> tuple[PartyId, ...]:
         """Name the clients whose centres were merged."""
@@ -117,7 +91,7 @@ class KFed(Horizontal[Plan]):
             "record is that record",
             labels=OWN_LABELS,
             result="the merged centres: the server and all clients",
-            messages=(*BEGINNING, HELLO, PLAN_PROPOSAL, READY, *_OWN, CHAINS_OF_ALL, COUNTERS),
+            messages=self.messages,
         )
 
 

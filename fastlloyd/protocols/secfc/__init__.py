@@ -21,7 +21,6 @@
 `field/*.py`          the prime field, Lagrange codes, and finding wrong answers
 `settings.py`         what may be chosen; `parameters.py`, what the parties agree on
 `plan.py`             what follows for one run: code, field, limits (§4.1, App. A)
-`sizes.py`            the largest messages
 `reference.py`        Lloyd's algorithm in integers on pooled data, without codes or messages
 `face.py`             ties the protocol to runs, data and reports, with `face_*.py`
 ====================  ==============================================================================

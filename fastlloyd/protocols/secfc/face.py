@@ -7,6 +7,7 @@ server writes `server.json` only; centres exist only where the run reveals them 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds, scale, unscale
 from fastlloyd.data.records import OwnRecords
 from fastlloyd.lifecycle.hello import await_ready, gather_announced, propose_plan
+from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.party.effects import Allow, Party, Publish
 from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.delta import automatic_delta
@@ -22,12 +24,12 @@ from fastlloyd.protocols.secfc.client import ClientResult, client
 from fastlloyd.protocols.secfc.face_words import data_flow, who_sees
 from fastlloyd.protocols.secfc.math.rotation import draw_rotation, rotate
 from fastlloyd.protocols.secfc.math.tournament import count_rounds
+from fastlloyd.protocols.secfc.messages import MESSAGES
 from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.server import server
 from fastlloyd.protocols.secfc.settings import Settings
 from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
-from fastlloyd.protocols.secfc.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT
@@ -154,7 +156,7 @@ def serve(session: Session) -> Party[Outcome]:
     sizes = yield from gather_sizes(session.everybody, common.caps, padded=common.public.chosen.membership)
     announced = yield from gather_announced(session.everybody)
     plan = make_plan(common.public, d=len(announced.names), names=announced.names, sizes=sizes)
-    yield Allow(bounds(plan))
+    yield Allow(plan_bounds(MESSAGES, plan))
     yield from propose_plan(session.everybody, plan.to_json(), 0)
     yield from await_shared(plan)
     yield from await_ready(session.everybody)
@@ -175,7 +177,7 @@ def take_part(session: Session) -> Party[Outcome]:
         own,
         kind=Plan,
         check=lambda plan: check_plan(plan, common.public, me=me, names=names, told=told, caps=common.caps),
-        bounds=bounds,
+        bounds=partial(plan_bounds, MESSAGES),
         lifetime_delta=lambda plan: automatic_delta(plan.n_total),
     )
     plan, run_id = begun.plan, session.run_id

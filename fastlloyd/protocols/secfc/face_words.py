@@ -8,81 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COUNTERS, HELLO, PLAN_PROPOSAL, READY, SEED
-from fastlloyd.report.flow import ACROSS, DOWN, UP, Flow, MessageClass
+from fastlloyd.protocols.secfc.messages import MESSAGES
+from fastlloyd.report.flow import Flow
 from fastlloyd.report.sight import NOTHING, Sight, Sights
-from fastlloyd.wire import numbers
-
-_OWN = (
-    MessageClass(
-        name="Size",
-        about="how many records this site brings",
-        route=UP,
-        server="number of records of each client, or its public padded size",
-        others="the same, in the plan",
-        types=(numbers.SIZE,),
-    ),
-    MessageClass(
-        name="LayerPublicKey, SealedTags, Union (membership)",
-        about="hide whose a record is",
-        route=ACROSS,
-        server="nothing",
-        others="random tags of all records, in no client's order; the last client: how many are padding",
-        types=(numbers.LAYER_PUBLIC_KEY, numbers.SEALED_TAGS, numbers.UNION),
-        when=lambda facts: bool(facts.get("membership")),
-    ),
-    MessageClass(
-        name="DataShares",
-        about="a secret share of every record of this site, another one for each client",
-        route=ACROSS,
-        server="nothing",
-        others="one share of each record, as good as random for any t clients together",
-        types=(numbers.DATA_SHARES,),
-    ),
-    MessageClass(
-        name="Shared",
-        about="the shares are there",
-        route=UP,
-        server="number of records of all clients",
-        others="-",
-        types=(numbers.SHARED,),
-    ),
-    MessageClass(
-        name="CodedValues",
-        about="comparisons of distances and of their totals, computed on shares, masked, blurred and in a secret order",
-        route=UP,
-        server="with the others: how close comparisons are, blurred over 64 octaves, of records, clusters and "
-        "starts that it cannot tell; how many clusters are in use",
-        others="never sent to them",
-        types=(numbers.CODED_VALUES,),
-    ),
-    MessageClass(
-        name="Signs",
-        about="the outcome of the comparisons",
-        route=DOWN,
-        server="fair coins",
-        others="who won each comparison, hence the cluster of every record, in every iteration of every start; which "
-        "records are seeds; which start won",
-        types=(numbers.SIGNS,),
-    ),
-    MessageClass(
-        name="Finished",
-        about="the last assignment came",
-        route=UP,
-        server="that it came",
-        others="-",
-        types=(numbers.FINISHED,),
-    ),
-    MessageClass(
-        name="Roll, CenterShares (reveal)",
-        about="open the final centres to the clients",
-        route="server; client to client",
-        server="who was there",
-        others="the sums, hence the centres, of the final clusters",
-        types=(numbers.ROLL, numbers.CENTER_SHARES),
-        when=lambda facts: bool(facts.get("reveal_centers")),
-    ),
-)
 
 
 def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
@@ -128,5 +56,5 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
         labels="every client learns the cluster of every record of all clients, in every iteration of every start",
         result="exact sizes of the clusters: all clients"
         + "; the final centres: all clients" * bool(facts.get("reveal_centers")),
-        messages=(*BEGINNING, HELLO, PLAN_PROPOSAL, SEED, READY, *_OWN, CHAINS, COUNTERS),
+        messages=MESSAGES,
     )

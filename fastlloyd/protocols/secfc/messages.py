@@ -28,20 +28,35 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.lifecycle.hello import Ready
+from fastlloyd.lifecycle.messages import CLOSING, OPENING, SEED
+from fastlloyd.party.declaration import DOWN, UP, Declared, Messages, OfPlan, Seen
 from fastlloyd.party.message import NoPayload
 from fastlloyd.protocols.secfc.field.prime import Elements, Field
-from fastlloyd.protocols.secfc.setup_messages import ArrayFormat
-from fastlloyd.wire import numbers
+from fastlloyd.protocols.secfc.plan import Plan
+from fastlloyd.protocols.secfc.setup_messages import (
+    ArrayFormat,
+    DataShares,
+    LayerPublicKey,
+    SealedTags,
+    Shared,
+    Size,
+    Union,
+)
 from fastlloyd.wire.header import PartyId, decode_included, encode_included
 
 # Values of one block: enough for matrix products to be fast, few enough to fit the cache.
 _BLOCK_VALUES = 1 << 15
 _KINDS = ("more", "last", "end")
+
+
+def _bitmap_bytes(plan: Plan) -> int:
+    return (plan.clients + 7) // 8
 
 
 def blocks(values: int) -> list[slice]:
@@ -65,7 +80,7 @@ class ValuesFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class CodedValues:
+class CodedValues(Declared):
     """Sender: a client. Receiver: the server. Masked coded values, or that the last assignment came.
 
     Attributes
@@ -76,7 +91,16 @@ class CodedValues:
         Whether the step goes on after this message, or this one ends it, or there is nothing more to compute.
     """
 
-    TYPE: ClassVar[int] = numbers.CODED_VALUES
+    TYPE = 78
+    MOST_BYTES = OfPlan(lambda plan: 1 + plan.answer_values * plan.field.element_bytes)
+    SEEN = Seen(
+        UP,
+        "comparisons of distances and of their totals, computed on shares, masked, blurred and in a secret order",
+        server="with the others: how close comparisons are, blurred over 64 octaves, of records, clusters and "
+        "starts that it cannot tell; how many clusters are in use",
+        others="never sent to them",
+        network="length, time",
+    )
     data: bytes = dataclasses.field(repr=False)
     kind: str
 
@@ -140,7 +164,15 @@ class Signs(NoPayload):
     format : SignsFormat
     """
 
-    TYPE: ClassVar[int] = numbers.SIGNS
+    TYPE = 83
+    MOST_BYTES = OfPlan(lambda plan: _bitmap_bytes(plan) + (plan.answer_values + 7) // 8)
+    SEEN = Seen(
+        DOWN,
+        "the outcome of the comparisons",
+        server="fair coins",
+        others="who won each comparison, hence the cluster of every record, in every iteration of every start; which "
+        "records are seeds; which start won",
+    )
     positive: NDArray[np.bool_] = dataclasses.field(repr=False)
     included: tuple[PartyId, ...]
     format: SignsFormat
@@ -168,7 +200,9 @@ class Signs(NoPayload):
 class Finished(NoPayload):
     """Sender: each client. Receiver: the server. The last assignment came; carries nothing."""
 
-    TYPE: ClassVar[int] = numbers.FINISHED
+    TYPE = 80
+    MOST_BYTES = 0
+    SEEN = Seen(UP, "the last assignment came", server="that it came", others="-")
 
     def body(self) -> bytes:
         """Return no bytes."""
@@ -186,7 +220,16 @@ class Finished(NoPayload):
 class Roll(NoPayload):
     """Sender: the server. Receiver: every client. Which clients are there; the first l + t of them reveal."""
 
-    TYPE: ClassVar[int] = numbers.ROLL
+    TYPE = 81
+    MOST_BYTES = OfPlan(_bitmap_bytes)
+    SEEN = Seen(
+        "server; client to client",
+        "open the final centres to the clients",
+        server="who was there",
+        others="the sums, hence the centres, of the final clusters",
+        variant="reveal",
+        when=lambda facts: bool(facts.get("reveal_centers")),
+    )
     present: tuple[PartyId, ...]
     clients: int
 
@@ -201,7 +244,7 @@ class Roll(NoPayload):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CenterShares:
+class CenterShares(Declared):
     """Sender: each of l + t clients. Receiver: every other client. Together they give the sums of final clusters.
 
     Attributes
@@ -210,7 +253,9 @@ class CenterShares:
     field : Field
     """
 
-    TYPE: ClassVar[int] = numbers.CENTER_SHARES
+    TYPE = 82
+    MOST_BYTES = OfPlan(lambda plan: plan.k * plan.width * plan.field.element_bytes)
+    SEEN = ()
     elements: Elements = dataclasses.field(repr=False)
     field: Field
 
@@ -229,3 +274,11 @@ class CenterShares:
         most, width = format.shape
         rows = min(len(body) // (width * format.field.element_bytes), most)
         return cls(format.field.from_bytes(body, (rows, width)), format.field)
+
+
+MESSAGES: Messages = (
+    *(Size, *OPENING, *SEED),
+    *(LayerPublicKey, SealedTags, Union, DataShares, Shared, Ready),
+    *(CodedValues, Signs, Finished, Roll, CenterShares),
+    *CLOSING,
+)

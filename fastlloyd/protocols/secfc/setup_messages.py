@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 import struct
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 from fastlloyd.lifecycle.seed import SetupBytes
+from fastlloyd.party.declaration import ACROSS, UP, Declared, OfPlan, Seen
 from fastlloyd.party.message import NoPayload
 from fastlloyd.protocols.secfc.field.prime import Elements, Field
-from fastlloyd.wire import numbers
+from fastlloyd.protocols.secfc.math.onion import TAG_BYTES, sealed_bytes
 
 _NUMBER = struct.Struct("<Q")
 _BLOCK = struct.Struct("<I")
@@ -23,7 +24,7 @@ _BLOCK = struct.Struct("<I")
 class _Number(NoPayload):
     """A message that is one public number."""
 
-    TYPE: ClassVar[int]
+    MOST_BYTES = _NUMBER.size
     value: int
 
     def body(self) -> bytes:
@@ -45,14 +46,29 @@ class Size(_Number):
     """Sender: each client. Receiver: the server, and by the plan all. Its records, or its public padded size."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.SIZE
+    TYPE = 72
+    LEADS_TO_PLAN = True
+    SEEN = Seen(
+        UP,
+        "how many records this site brings",
+        server="number of records of each client, or its public padded size",
+        others="the same, in the plan",
+    )
 
 
 class LayerPublicKey(SetupBytes):
     """Sender: each client. Receiver: each other client. Tells nothing by itself."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.LAYER_PUBLIC_KEY
+    TYPE = 73
+    SEEN = Seen(
+        ACROSS,
+        "hide whose a record is",
+        server="nothing",
+        others="random tags of all records, in no client's order; the last client: how many are padding",
+        variant="membership",
+        when=lambda facts: bool(facts.get("membership")),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +81,9 @@ class TagFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tags:
+class _Tags(Declared):
     """A list of byte strings of one length."""
 
-    TYPE: ClassVar[int]
     entries: tuple[bytes, ...] = dataclasses.field(repr=False)
 
     def body(self) -> bytes:
@@ -90,7 +105,9 @@ class SealedTags(_Tags):
     """Sender: each client to client 1; then client j to client j + 1. Seen by: the receiver, who cannot link them."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.SEALED_TAGS
+    TYPE = 74
+    MOST_BYTES = OfPlan(lambda plan: sum(plan.sizes) * sealed_bytes(plan.clients))
+    SEEN = ()
 
     @property
     def payload_bytes(self) -> int:
@@ -102,7 +119,9 @@ class Union(NoPayload, _Tags):
     """Sender: client n. Receiver: each other client. Random tags of all records, in no client's order."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.UNION
+    TYPE = 75
+    MOST_BYTES = OfPlan(lambda plan: sum(plan.sizes) * TAG_BYTES)
+    SEEN = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +134,7 @@ class ArrayFormat:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DataShares:
+class DataShares(Declared):
     """Sender: each client. Receiver: each other client, its own share only. Any t of them together learn nothing.
 
     Attributes
@@ -126,7 +145,16 @@ class DataShares:
         Number of the block; one that is empty keeps the clients in step.
     """
 
-    TYPE: ClassVar[int] = numbers.DATA_SHARES
+    TYPE = 76
+    MOST_BYTES = OfPlan(
+        lambda plan: _BLOCK.size + min(plan.block_rows, sum(plan.sizes)) * plan.width * plan.field.element_bytes
+    )
+    SEEN = Seen(
+        ACROSS,
+        "a secret share of every record of this site, another one for each client",
+        server="nothing",
+        others="one share of each record, as good as random for any t clients together",
+    )
     elements: Elements = dataclasses.field(repr=False)
     field: Field
     block: int
@@ -153,4 +181,5 @@ class Shared(_Number):
     """Sender: each client. Receiver: the server. Sharing is done, of so many records in all."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.SHARED
+    TYPE = 77
+    SEEN = Seen(UP, "the shares are there", server="number of records of all clients", others="-")

@@ -16,7 +16,6 @@
 `settings.py`          what may be chosen; `parameters.py`, what the parties agree on
 `budget.py`            how epsilon and delta are divided
 `plan.py`              what follows for one run
-`sizes.py`             the largest messages
 `redraw.py`            how far the known noise may have moved the result
 `reference.py`         the algorithm on pooled columns, without messages; `reference_weights.py`
 `face.py`              ties the protocol to runs, data and reports, with `face_*.py`

@@ -20,7 +20,7 @@ from fastlloyd.protocols.vertical_dp.keys import GroupKeys
 from fastlloyd.protocols.vertical_dp.local_plan import Draw, LocalPlan
 from fastlloyd.protocols.vertical_dp.math.local import cluster_locally
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
-from fastlloyd.protocols.vertical_dp.messages import FinalResult, ResultFormat, Synopsis, SynopsisFormat, Told
+from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis, Told, result_format, synopsis_format
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
 from fastlloyd.protocols.vertical_dp.sketch.sketch import make_sketch
 from fastlloyd.randomness.secret import SecretRandom
@@ -129,24 +129,6 @@ def _synopsis(
     noisy_total = noisy_count(len(raw_points), plan.total_scale, secret) if form.with_total else None  # line 3 (a)
     message = Synopsis.write(local.noisy_centers, form, noisy_total=noisy_total, sketches=sketches)
     return local.noisy_centers, message
-
-
-def synopsis_format(plan: Plan, place: int) -> SynopsisFormat:
-    """Return the shape of the message of party `place`, from 0; party 0 answers the query for the number of users."""
-    plain = plan.protocol == PLAIN
-    return SynopsisFormat(
-        clusters=plan.local_clusters,
-        d=len(plan.names[place]),
-        with_total=place == 0 and not plain,
-        sketches=sum(place in group for group in plan.key_groups),
-        shape=None if plain else plan.shape,
-        users=plan.n_total if plain else 0,
-    )
-
-
-def result_format(plan: Plan) -> ResultFormat:
-    """Return the shape of the message back."""
-    return ResultFormat(k=plan.k, d=plan.d, users=plan.n_total, shared=plan.share_result, noisy=plan.protocol != PLAIN)
 
 
 def laplace_from(secret: SecretRandom) -> Draw:

@@ -14,8 +14,10 @@ from typing import Any
 from fastlloyd.data.vertical import assemble_centers, assemble_names, whole_bounds
 from fastlloyd.errors import InternalError
 from fastlloyd.lifecycle.align.columns import gather_columns, tell_columns
-from fastlloyd.lifecycle.align.sizes import align_sizes
+from fastlloyd.lifecycle.align.messages import ALIGNMENT
 from fastlloyd.lifecycle.hello import await_plan, propose_plan
+from fastlloyd.lifecycle.messages import plan_bounds
+from fastlloyd.party.declaration import largest_bodies
 from fastlloyd.party.effects import Afford, Allow, Party, Publish, Record
 from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.delta import automatic_delta
@@ -26,11 +28,10 @@ from fastlloyd.protocols.vertical_dp.face_noise import expect, noise_of
 from fastlloyd.protocols.vertical_dp.face_plan import plan_lines, planned
 from fastlloyd.protocols.vertical_dp.face_words import data_flow, who_sees
 from fastlloyd.protocols.vertical_dp.keys import set_up
-from fastlloyd.protocols.vertical_dp.messages import Told
+from fastlloyd.protocols.vertical_dp.messages import MESSAGES, Told
 from fastlloyd.protocols.vertical_dp.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import Settings
-from fastlloyd.protocols.vertical_dp.sizes import bounds
 from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.signed import SignedRecord
@@ -79,10 +80,10 @@ def settings_help(protocol: str) -> Mapping[str, str]:
 
 def serve(session: Session) -> Party[Outcome]:
     """Live as the server."""
-    yield from session.begin(sizes=align_sizes(session.common.public.n_total))
+    yield from session.begin(sizes=largest_bodies(ALIGNMENT, session.common.public))
     features = yield from gather_columns(session.everybody)
     plan = make_plan(session.common.public, features)
-    yield Allow(bounds(plan))
+    yield Allow(plan_bounds(MESSAGES, plan))
     yield from propose_plan(session.everybody, plan.to_json(), 0)
     yield from await_prepared(plan)
     yield Publish("setup")
@@ -107,7 +108,7 @@ def take_part(session: Session) -> Party[Outcome]:
         return plan
 
     plan = accept_plan(session, proposal.plan, read)
-    yield Allow(bounds(plan))
+    yield Allow(plan_bounds(MESSAGES, plan))
     session.plan = plan
     yield Afford(plan.all_releases(), automatic_delta(plan.n_total))
     shared = json.dumps(plan.to_json(), sort_keys=True).encode()

@@ -10,9 +10,9 @@ import numpy as np
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.face_inputs import gather, public_parameters
 from fastlloyd.protocols.vertical_dp.face_noise import expect
+from fastlloyd.protocols.vertical_dp.messages import synopsis_format
 from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.protocols.vertical_dp.plan import Plan, make_plan
 from fastlloyd.report.expected import Expected

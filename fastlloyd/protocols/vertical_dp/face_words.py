@@ -6,73 +6,11 @@ Source: docs/vertical-dp.md, "Who sees what".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, CHAINS_OF_ALL, COLUMNS, COUNTERS, PLAN_PROPOSAL, READY
-from fastlloyd.report.flow import DOWN, NO_LABELS, Flow, MessageClass
+from fastlloyd.protocols.vertical_dp.messages import MESSAGES
+from fastlloyd.report.flow import NO_LABELS, Flow
 from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights
-from fastlloyd.wire import numbers
-
-_GO = MessageClass(
-    name="Go",
-    about="all have prepared what they send",
-    route=DOWN,
-    server="that all are ready",
-    others="the same",
-    types=(numbers.GO,),
-)
-_BEFORE = (
-    MessageClass(
-        name="PairPublicKey, confirmation; SeedContribution",
-        about="agree on the keys of each pair of parties",
-        route="party to party",
-        server="nothing",
-        others="what makes the pair's secret (with weights=basic: the common seed)",
-        types=(numbers.PAIR_PUBLIC_KEY, numbers.SEED_CONFIRMATION, numbers.SEED_CONTRIBUTION),
-    ),
-    MessageClass(
-        name="IdTag",
-        about="compare the lists of ids",
-        route="party to party",
-        server="nothing, but that the run ends if ids differ",
-        others="whether its ids equal the sender's",
-        types=(numbers.ID_TAG,),
-    ),
-    MessageClass(
-        name="BlindedIds, OpenedIds (intersect)",
-        about="find the people whom all parties have",
-        route="party to party",
-        server="nothing; all lists have N points, so not the number of common ids either",
-        others="the common ids (see below)",
-        types=(numbers.BLINDED_IDS, numbers.OPENED_IDS),
-        when=lambda facts: facts.get("align") == "intersect",
-    ),
-)
-_SYNOPSIS = MessageClass(
-    name="Synopsis",
-    about="this party's one message about its columns",
-    route="party to server",
-    server="noisy local centres, private sketches, from party 1 the noisy number of users",
-    others="never sent to them",
-    types=(numbers.SYNOPSIS,),
-)
-_PLAIN_SYNOPSIS = MessageClass(
-    name="Synopsis (vertical-plain)",
-    about="this party's one message about its columns",
-    route="party to server",
-    server="local centres without noise, and every person's local cluster",
-    others="never sent to them",
-    types=(numbers.SYNOPSIS,),
-)
-_FINAL = MessageClass(
-    name="FinalResult",
-    about="the result",
-    route="server to parties",
-    server="what it computed",
-    others="nothing; with share_result the result",
-    types=(numbers.FINAL_RESULT,),
-)
 
 
 def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
@@ -126,19 +64,7 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
         ),
         labels=NO_LABELS if private else "the server learns every person's local cluster at each party",
         result=f"{_shown(private)}: the server" + " and all parties" * bool(facts.get("share_result")),
-        messages=(
-            *BEGINNING,
-            PLAN_PROPOSAL,
-            READY,
-            _GO,
-            COLUMNS,
-            *_BEFORE,
-            _SYNOPSIS if private else _PLAIN_SYNOPSIS,
-            _FINAL,
-            replace(CHAINS, when=lambda facts: not facts.get("share_result")),
-            replace(CHAINS_OF_ALL, when=lambda facts: bool(facts.get("share_result"))),
-            COUNTERS,
-        ),
+        messages=MESSAGES,
         readers=("server", "other parties"),
     )
 

@@ -16,18 +16,26 @@ Source: Vertical DP, Algorithm 1, Figure 1; docs/vertical-dp.md, "Messages".
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import RangeError
+from fastlloyd.lifecycle.align.messages import BlindedIds, Columns, IdTag, OpenedIds
+from fastlloyd.lifecycle.closing import Chains
+from fastlloyd.lifecycle.hello import Go, PlanProposal, Ready
+from fastlloyd.lifecycle.messages import CHAINS_OF_ALL, COUNTED
+from fastlloyd.lifecycle.pairs import PairPublicKey
+from fastlloyd.lifecycle.seed import SeedConfirmation, SeedContribution
+from fastlloyd.party.declaration import Messages, OfPlan, Seen, always, seen_as
 from fastlloyd.party.message import Payload
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
+from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
 from fastlloyd.protocols.vertical_dp.sketch.encoding import pack_sketch, sketch_bytes, unpack_sketch
 from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, SketchShape
-from fastlloyd.wire import numbers
 
 TOTAL_BITS = 8
 _TOTAL = struct.Struct("<q")
@@ -72,6 +80,28 @@ class SynopsisFormat:
         return 4 * self.clusters * self.d + total + self.sketches * self.sketch_bytes + users
 
 
+def synopsis_format(plan: Plan, place: int) -> SynopsisFormat:
+    """Return the shape of the message of party `place`, from 0; party 0 answers the query for the number of users."""
+    plain = plan.protocol == PLAIN
+    return SynopsisFormat(
+        clusters=plan.local_clusters,
+        d=len(plan.names[place]),
+        with_total=place == 0 and not plain,
+        sketches=sum(place in group for group in plan.key_groups),
+        shape=None if plain else plan.shape,
+        users=plan.n_total if plain else 0,
+    )
+
+
+def _longest_synopsis(plan: Plan) -> int:
+    formats = (synopsis_format(plan, place) for place in range(plan.clients))
+    return max(form.fixed_bytes + form.users for form in formats)
+
+
+def _plain(facts: Mapping[str, Any]) -> bool:
+    return not facts.get("private", True)
+
+
 class Synopsis(Payload):
     """Sender: a party. Receiver: the server and nobody else. Released to the server.
 
@@ -83,7 +113,27 @@ class Synopsis(Payload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.SYNOPSIS
+    TYPE = 104
+    MOST_BYTES = OfPlan(_longest_synopsis)
+    SEEN = (
+        Seen(
+            "party to server",
+            "this party's one message about its columns",
+            server="noisy local centres, private sketches, from party 1 the noisy number of users",
+            others="never sent to them",
+            network="length, time",
+            when=lambda facts: not _plain(facts),
+        ),
+        Seen(
+            "party to server",
+            "this party's one message about its columns",
+            server="local centres without noise, and every person's local cluster",
+            others="never sent to them",
+            network="length, time",
+            variant=PLAIN,
+            when=_plain,
+        ),
+    )
 
     @classmethod
     def write(
@@ -212,6 +262,11 @@ class ResultFormat:
         return self.k * (self.d + (2 * self.d + 2) * self.noisy) * self.shared
 
 
+def result_format(plan: Plan) -> ResultFormat:
+    """Return the shape of the message back."""
+    return ResultFormat(k=plan.k, d=plan.d, users=plan.n_total, shared=plan.share_result, noisy=plan.protocol != PLAIN)
+
+
 class FinalResult(Payload):
     """Sender: the server. Receiver: every party. Post-processing of releases; empty unless the result is shared.
 
@@ -224,7 +279,11 @@ class FinalResult(Payload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.FINAL_RESULT
+    TYPE = 106
+    MOST_BYTES = OfPlan(lambda plan: 8 * result_format(plan).elements)
+    SEEN = Seen(
+        "server to parties", "the result", server="what it computed", others="nothing; with share_result the result"
+    )
 
     @classmethod
     def write(cls, told: Told) -> Self:
@@ -267,3 +326,20 @@ class FinalResult(Payload):
         centers, weights, moved, unsettled, resized = np.split(values, ends)
         spread = Spread(centers=moved.reshape(k, d), unsettled=unsettled.reshape(k, d), weights=resized)
         return Told(centers=centers.reshape(k, d), weights=weights, spread=spread)
+
+
+MESSAGES: Messages = (
+    *(Columns, seen_as(PlanProposal, route="server to parties")),
+    seen_as(
+        *(PairPublicKey, SeedConfirmation, SeedContribution),
+        about="agree on the keys of each pair of parties",
+        route="party to party",
+        others="what makes the pair's secret (with weights=basic: the common seed)",
+        variant="",
+        when=always,
+    ),
+    *(BlindedIds, OpenedIds, IdTag, Ready, Go, Synopsis, FinalResult),
+    seen_as(Chains, when=lambda facts: not facts.get("share_result")),
+    replace(CHAINS_OF_ALL, when=lambda facts: bool(facts.get("share_result"))),
+    *COUNTED,
+)

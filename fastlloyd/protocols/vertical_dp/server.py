@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from fastlloyd.errors import DataError, PeerError
 from fastlloyd.lifecycle.hello import await_ready, let_go
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Send
-from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
 from fastlloyd.protocols.vertical_dp.math.fit import GridCells
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.math.weights import Group, estimate_weights
-from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis
+from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis, synopsis_format
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
 from fastlloyd.protocols.vertical_dp.redraw import redraw
 from fastlloyd.protocols.vertical_dp.result import ServerResult, possible_total

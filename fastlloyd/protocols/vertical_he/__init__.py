@@ -7,7 +7,7 @@
 `sharing.py`           the common key of threshold mode (§4.2)
 `rounds.py`            the start, noise (step 4) and centres (step 5), alike at all parties
 `weighing.py`          ours: noisy centres are weighed with what is known by then
-`messages.py`          the exchange; `frame.py`, `sizes.py`: how long each message may be
+`messages.py`          the exchange; `frame.py`, how long each message may be
 `math/engine.py`       what a computing party computes with; `math/workers.py`: in several processes;
                        `math/computer.py`: what the schemes have in common
 `math/linear.py`       scheme 'linear', ours: steps (1) to (3) as inner products; `math/grid.py`: its soft assignment

@@ -41,12 +41,12 @@ from fastlloyd.protocols.vertical_he.face_plan import plan_lines, planned
 from fastlloyd.protocols.vertical_he.face_words import data_flow, who_sees
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.math.cost import round_seconds
+from fastlloyd.protocols.vertical_he.messages import bounds, early_sizes
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import Proposal, change_epsilon, check_plan, make_plan
 from fastlloyd.protocols.vertical_he.rounds import Released, draw_noise
 from fastlloyd.protocols.vertical_he.settings import Settings
-from fastlloyd.protocols.vertical_he.sizes import bounds, early_sizes
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.closing import conclude
@@ -104,7 +104,7 @@ def _live(session: Session) -> Party[Outcome]:
     own = session.take_own(OwnColumns) if session.own is not None else None
     digest = "" if own is None else keyed_digest(session.ledger.digest_key(), own.table.raw_values)
     refuse_old_run(session)
-    yield from session.begin(digest, early_sizes(session.common.public.n_total))
+    yield from session.begin(digest, early_sizes(session.common.public))
     points = None if own is None else (yield from _align(session, own, secret))
     plan, features, n = yield from _agree(session, own, None if points is None else len(points))
     session.plan = plan

@@ -4,16 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from fastlloyd.errors import PeerError, RangeError
 from fastlloyd.protocols.vertical_he.math.lwe import sample_bytes
-from fastlloyd.protocols.vertical_he.messages import ListFormat, PieceFormat, SumsFormat
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.wire.header import PartyId
 
 MOST_MESSAGE_BYTES = (1 << 30) - (1 << 22)
 """A link carries frames of 1 GiB; the rest is for headers, lengths and TLS records."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListFormat:
+    """How long each of a message's byte strings is."""
+
+    lengths: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """Bytes of all of them."""
+        return sum(self.lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class SumsFormat:
+    """How many integers a message holds, and how large they may be."""
+
+    count: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class PieceFormat:
+    """How long a piece of the key and its noise are, and how large the noise may be."""
+
+    ring: int
+    rounds: int
+    outputs: int
+    most: int
+
+    @property
+    def total(self) -> int:
+        """Of both: a byte for each coefficient, eight for each number of the noise."""
+        return self.ring + 8 * self.rounds * self.outputs
 
 
 @contextmanager
@@ -76,6 +111,11 @@ def block_format(plan: Plan, rank: int) -> ListFormat:
         return ListFormat((_ciphertext_bytes(plan, rank, 1),) * plan.parts(rank))
     pair = (_ciphertext_bytes(plan, rank, plan.encryption.digits), _ciphertext_bytes(plan, rank, 1))
     return ListFormat(pair * len(plan.columns(rank)))
+
+
+def block_bytes(plan: Plan) -> int:
+    """Bound the bytes of one block of any owner."""
+    return max(block_format(plan, rank).total for rank in plan.encrypting)
 
 
 def sums_bytes(plan: Plan) -> int:

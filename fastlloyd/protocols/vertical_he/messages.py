@@ -49,42 +49,83 @@ All of it is payload but KeyPiece and Present. A block is a list of ciphertexts 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.lifecycle.align.messages import ALIGNMENT, BlindedIds, Columns, IdTag, OpenedIds, RecordCount
+from fastlloyd.lifecycle.closing import Chains
+from fastlloyd.lifecycle.hello import PlanProposal, Ready
+from fastlloyd.lifecycle.messages import COUNTED, plan_bounds
+from fastlloyd.lifecycle.pairs import PairPublicKey
+from fastlloyd.lifecycle.seed import SeedConfirmation
+from fastlloyd.party.declaration import Declared, Messages, OfPlan, Seen, always, largest_bodies, seen_as
 from fastlloyd.party.message import NoPayload, Payload
-from fastlloyd.wire import numbers
+from fastlloyd.party.message_bounds import MessageBounds
+from fastlloyd.protocols.vertical_he.frame import (
+    ListFormat,
+    PieceFormat,
+    SumsFormat,
+    block_bytes,
+    key_bytes,
+    parts_bytes,
+    piece_format,
+    sums_bytes,
+)
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
+from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.wire.header import PartyId, decode_included, encode_included
 
+_SHARED_KEY = "what a shared key begins with, and the common public keys"
+_TWO, _MORE = "threshold, two", "threshold, more than two"
+# A public key of the largest ring and modulus that any plan may choose. It is sent as soon as its sender has the plan,
+# which may be before its receiver has it.
+_MOST_PUBLIC_KEY_BYTES = 1 << 24
+
+
+def _contributes(facts: Mapping[str, Any]) -> bool:
+    """Whether parties contribute to a shared key: two whose scheme needs no relinearisation key need not."""
+    return shares_key(facts) and (several_parties(facts) or facts.get("scheme") == PAIRWISE)
+
+
+def _fewer(facts: Mapping[str, Any]) -> bool:
+    """Whether fewer parties than all can open."""
+    wanted = facts.get("threshold")
+    return _opened_in_parts(facts) and wanted is not None and wanted != facts.get("parties")
+
+
+def _opened_in_parts(facts: Mapping[str, Any]) -> bool:
+    """Whether more than two parties share the key."""
+    return shares_key(facts) and several_parties(facts)
+
+
+def _shared_by_two(facts: Mapping[str, Any]) -> bool:
+    """Whether two parties share the key: then neither of them is its holder."""
+    return shares_key(facts) and not several_parties(facts)
+
+
+def _held(facts: Mapping[str, Any]) -> bool:
+    """Whether one party holds the key."""
+    return not shares_key(facts)
+
+
+def shares_key(facts: Mapping[str, Any]) -> bool:
+    """Whether parties share the key."""
+    return bool(facts.get("mode") == THRESHOLD)
+
+
+def several_parties(facts: Mapping[str, Any]) -> bool:
+    """Whether there are more than two parties."""
+    return bool(facts.get("parties", 3) > 2)
+
 
 @dataclass(frozen=True, slots=True)
-class ListFormat:
-    """How long each of a message's byte strings is."""
-
-    lengths: tuple[int, ...]
-
-    @property
-    def total(self) -> int:
-        """Bytes of all of them."""
-        return sum(self.lengths)
-
-
-@dataclass(frozen=True, slots=True)
-class SumsFormat:
-    """How many integers a message holds, and how large they may be."""
-
-    count: int
-    most: int
-
-
-@dataclass(frozen=True, slots=True)
-class _ByteStrings:
+class _ByteStrings(Declared):
     """Byte strings of known lengths, one after the other."""
 
-    TYPE: ClassVar[int]
     parts: tuple[bytes, ...] = field(repr=False)
 
     def body(self) -> bytes:
@@ -114,21 +155,74 @@ class KeyMaterial(_ByteStrings):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.KEY_MATERIAL
+    TYPE = 120
+    MOST_BYTES = OfPlan(key_bytes)
+    SEEN = (
+        Seen(
+            "key holder to computing party and owners",
+            "public keys",
+            server="public keys",
+            others="public keys",
+            when=_held,
+        ),
+        Seen(
+            "each of the two to the other",
+            _SHARED_KEY,
+            server="public keys",
+            others="public keys",
+            variant=_TWO,
+            when=_shared_by_two,
+        ),
+        Seen(
+            "computing party to owners",
+            _SHARED_KEY,
+            server="public keys",
+            others="public keys",
+            variant=_MORE,
+            when=_opened_in_parts,
+        ),
+    )
 
 
 class KeyContribution(_ByteStrings):
     """Sender: a party with a share of the key. Receiver: the computing party. Looks random to all without the share."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.KEY_CONTRIBUTION
+    TYPE = 124
+    MOST_BYTES = OfPlan(key_bytes)
+    SEEN = Seen(
+        "party to computing party",
+        "one party's part of the common keys",
+        server="what looks random without the sender's share of the key",
+        others="never sent to them",
+        variant="threshold",
+        when=_contributes,
+    )
 
 
 class EncryptedBlock(_ByteStrings):
     """Sender: an owner. Receiver: the computing party, which cannot open it, and nobody else (the holder could)."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.ENCRYPTED_BLOCK
+    TYPE = 121
+    MOST_BYTES = OfPlan(block_bytes)
+    SEEN = (
+        Seen(
+            "owner to computing party",
+            "an owner's columns, encrypted",
+            server="ciphertexts that the computing party cannot open",
+            others="never sent to them (the key holder could open them)",
+            when=_held,
+        ),
+        Seen(
+            "owner to computing party",
+            "an owner's columns, encrypted",
+            server="ciphertexts that the computing party cannot open",
+            others="never sent to them (as many shares of the key as it takes, put together, could open them)",
+            variant="threshold",
+            when=shares_key,
+        ),
+    )
 
 
 class NoisySamples(Payload):
@@ -143,7 +237,36 @@ class NoisySamples(Payload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.NOISY_SAMPLES
+    TYPE = 122
+    MOST_BYTES = OfPlan(sums_bytes)
+    SEEN = (
+        Seen(
+            "computing party to key holder",
+            "the sums of a round, encrypted, with the computing party's noise",
+            server="what the computing party made: ciphertexts",
+            others="the key holder: sums with the computing party's noise",
+            network="length, time",
+            when=_held,
+        ),
+        Seen(
+            "computing party to the other",
+            "the sums of a round, opened in part, with the computing party's noise",
+            server="what the computing party made: ciphertexts",
+            others="sums with the computing party's noise",
+            network="length, time",
+            variant=_TWO,
+            when=_shared_by_two,
+        ),
+        Seen(
+            "computing party to owners",
+            "what the others need to make their parts of opening a round's sums",
+            server="what the computing party made: ciphertexts",
+            others="the vectors of ciphertexts, without the numbers that the sums are in",
+            network="length, time",
+            variant=_MORE,
+            when=_opened_in_parts,
+        ),
+    )
 
     @classmethod
     def read(cls, body: bytes, format: int) -> Self:
@@ -163,7 +286,17 @@ class PartialOpenings(Payload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.PARTIAL_OPENINGS
+    TYPE = 125
+    MOST_BYTES = OfPlan(parts_bytes)
+    SEEN = Seen(
+        "owner to computing party",
+        "one party's part of opening a round's sums, with its noise",
+        server="sums with the noise of all others",
+        others="never sent to them",
+        network="length, time",
+        variant="threshold",
+        when=_opened_in_parts,
+    )
 
     @classmethod
     def read(cls, body: bytes, format: int) -> Self:
@@ -171,16 +304,6 @@ class PartialOpenings(Payload):
         if len(body) != format:
             raise ValueError(f"expected {format} bytes of parts of openings, got {len(body)}")
         return cls(body)
-
-
-@dataclass(frozen=True, slots=True)
-class PieceFormat:
-    """How long a piece of the key and its noise are, and how large the noise may be."""
-
-    ring: int
-    rounds: int
-    outputs: int
-    most: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,7 +318,16 @@ class KeyPiece(NoPayload):
         In steps of the numbers on the way.
     """
 
-    TYPE: ClassVar[int] = numbers.KEY_PIECE
+    TYPE = 126
+    MOST_BYTES = OfPlan(lambda plan: piece_format(plan).total)
+    SEEN = Seen(
+        "owner to owner of its group",
+        "a piece of the key that a group of owners shares, and its noise",
+        server="never sent to it",
+        others="the piece and its noise, which are the group's",
+        variant="threshold",
+        when=_fewer,
+    )
     coefficients: NDArray[np.int64] = field(repr=False)
     noise: NDArray[np.int64] = field(repr=False)
 
@@ -206,9 +338,8 @@ class KeyPiece(NoPayload):
     @classmethod
     def read(cls, body: bytes, format: PieceFormat) -> Self:
         """Check the length, that coefficients are -1, 0 or 1, and that no noise is larger than it can be."""
-        expected = format.ring + 8 * format.rounds * format.outputs
-        if len(body) != expected:
-            raise ValueError(f"expected {expected} bytes of a piece of the key, got {len(body)}")
+        if len(body) != format.total:
+            raise ValueError(f"expected {format.total} bytes of a piece of the key, got {len(body)}")
         coefficients = np.frombuffer(body, "<i1", format.ring).astype(np.int64)
         noise = np.frombuffer(body, "<i8", -1, format.ring).astype(np.int64)
         if coefficients.max() > 1 or coefficients.min() < -1:
@@ -222,7 +353,17 @@ class KeyPiece(NoPayload):
 class Present(NoPayload):
     """Sender: the computing party. Receiver: every owner. Who helped to open the last round, as a bitmap."""
 
-    TYPE: ClassVar[int] = numbers.PRESENT
+    TYPE = 127
+    MOST_BYTES = OfPlan(lambda plan: plan.parties // 8 + 1)
+    SEEN = Seen(
+        "computing party to owners",
+        "who helped to open the last round",
+        server="nothing new",
+        others="who is there",
+        network="length, time",
+        variant="threshold",
+        when=_opened_in_parts,
+    )
     owners: tuple[PartyId, ...]
     clients: int
 
@@ -246,7 +387,36 @@ class NoisySums(Payload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.NOISY_SUMS
+    TYPE = 123
+    MOST_BYTES = OfPlan(lambda plan: 8 * plan.outputs)
+    SEEN = (
+        Seen(
+            "key holder to all",
+            "the sums of a round, opened, with the noise of both sides",
+            server="sums with both sides' noise, hence with the key holder's alone",
+            others="sums with both sides' noise; the key holder: with the computing party's alone",
+            network="length, time",
+            when=_held,
+        ),
+        Seen(
+            "the other party to computing party",
+            "the sums of a round, opened, with the noise of both sides",
+            server="sums with both sides' noise, hence with the other party's alone",
+            others="sums with both sides' noise, hence with the computing party's alone",
+            network="length, time",
+            variant=_TWO,
+            when=_shared_by_two,
+        ),
+        Seen(
+            "computing party to owners",
+            "the sums of a round, opened, with the noise of all pieces of the key",
+            server="sums with all noise, part of which it does not know",
+            others="the same",
+            network="length, time",
+            variant=_MORE,
+            when=_opened_in_parts,
+        ),
+    )
 
     @classmethod
     def read(cls, body: bytes, format: SumsFormat) -> Self:
@@ -266,3 +436,50 @@ class NoisySums(Payload):
     def integers(self) -> NDArray[np.int64]:
         """Return the integers, shape (k (d + 1),)."""
         return np.frombuffer(self.data, dtype="<i8").astype(np.int64)
+
+
+_BETWEEN_OWNERS = {"route": "owner to owner", "server": "nothing, unless it holds columns: then as the others"}
+_BEFORE_PLAN: Messages = (
+    seen_as(
+        *(PairPublicKey, SeedConfirmation),
+        about="agree on a secret to compare ids with",
+        others="what makes the pair's secret",
+        variant="",
+        when=always,
+        **_BETWEEN_OWNERS,
+    ),
+    seen_as(BlindedIds, OpenedIds, others="the common ids", network="length", **_BETWEEN_OWNERS),
+    seen_as(IdTag, **_BETWEEN_OWNERS),
+    *(Columns, RecordCount, PlanProposal),
+)
+_WITH_PLAN: Messages = (
+    *(Ready, KeyMaterial, KeyPiece, KeyContribution, EncryptedBlock),
+    *(NoisySamples, PartialOpenings, NoisySums, Present),
+    seen_as(
+        Chains,
+        route="party to party",
+        server="digests of what the sender was told, and of the result",
+        others="the same",
+        variant="every party",
+    ),
+    *COUNTED,
+)
+
+MESSAGES: Messages = (*_BEFORE_PLAN, *_WITH_PLAN)
+
+
+def early_sizes(public: Any) -> dict[int, int]:
+    """Return the bounds of what may come before the plan, for the public parameters of a run."""
+    return {**largest_bodies(ALIGNMENT, public), KeyMaterial.TYPE: _MOST_PUBLIC_KEY_BYTES}
+
+
+def bounds(plan: Plan) -> MessageBounds:
+    """Return the bounds of what a peer may send once the plan is known.
+
+    Notes
+    -----
+    An owner sends pieces of the key and all its encrypted blocks without an answer, so all of them may wait here.
+    """
+    pieces = len(plan.held(plan.openers[0])) if plan.openers else 0
+    ahead = key_bytes(plan) + pieces * piece_format(plan).total + (plan.blocks + 1) * block_bytes(plan)
+    return plan_bounds(_WITH_PLAN, plan, ahead_bytes=ahead)

@@ -83,6 +83,11 @@ class Plan(PlainPlan):
     sum_scale: float
     step_scale: float
 
+    @property
+    def clients(self) -> int:
+        """Parties but rank 0."""
+        return self.parties - 1
+
     @cached_property
     def d(self) -> int:
         """Columns of all owners together."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fastlloyd.protocols.vertical_dp.client import synopsis_format
+from fastlloyd.protocols.vertical_dp.messages import synopsis_format
 from fastlloyd.protocols.vertical_dp.plan import Plan
 from fastlloyd.protocols.vertical_dp.server import weigh
 from fastlloyd.protocols.vertical_dp.sketch.sketch import SketchShape, make_sketch

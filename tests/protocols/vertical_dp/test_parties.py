@@ -16,9 +16,15 @@ from fastlloyd.lifecycle.pairs import PairPublicKey
 from fastlloyd.lifecycle.seed import SeedConfirmation, SeedContribution
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_dp import face
-from fastlloyd.protocols.vertical_dp.client import client, prepare, synopsis_format
+from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys, derive_keys, set_up
-from fastlloyd.protocols.vertical_dp.messages import FinalResult, ResultFormat, Synopsis, SynopsisFormat
+from fastlloyd.protocols.vertical_dp.messages import (
+    FinalResult,
+    ResultFormat,
+    Synopsis,
+    SynopsisFormat,
+    synopsis_format,
+)
 from fastlloyd.protocols.vertical_dp.reference import reference
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.config import RunConfig

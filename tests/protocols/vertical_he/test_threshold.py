@@ -32,12 +32,12 @@ from fastlloyd.protocols.vertical_he.messages import (
     NoisySums,
     PartialOpenings,
     Present,
+    bounds,
 )
 from fastlloyd.protocols.vertical_he.parties import columns_of, make_parties
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import check_plan, make_plan
 from fastlloyd.protocols.vertical_he.rounds import draw_noise
-from fastlloyd.protocols.vertical_he.sizes import bounds
 from fastlloyd.protocols.vertical_he.weighing import noise_deviations
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation
