@@ -24,8 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from fastlloyd.lifecycle.hello import Ready
-from fastlloyd.lifecycle.messages import ALIKE, CLOSING_OF_PAIRS, OPENING, PAIRS, SEALED
+from fastlloyd.lifecycle.messages import ALIKE, CLOSING_OF_PAIRS, OPENING, PAIRS, READY, SEALED
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.party.declaration import DOWN, UP, Messages, OfPlan, Seen, common, pairwise
 from fastlloyd.party.message import IncludedPayload, RingPayload
@@ -61,8 +60,7 @@ def vector_format(plan: VectorPlan, t: int) -> VectorFormat:
 
 
 def _longest(plan: Any) -> int:
-    most: int = max(map(plan.elements, range(len(plan.rounds))))
-    return most * plan.ring_bits // 8
+    return int(max(map(plan.elements, range(len(plan.rounds)))) * plan.ring_bits // 8)
 
 
 def _exact(facts: Mapping[str, Any]) -> bool:
@@ -151,7 +149,7 @@ class NoisyMaskedSum(IncludedPayload):
 
 
 MESSAGES: Messages = (
-    *(*OPENING, *SEALED, *ALIKE, *PAIRS, Ready),
+    *(*OPENING, *SEALED, *ALIKE, *PAIRS, *READY),
     *(MaskedUpdate, NoisyMaskedSum),
     *CLOSING_OF_PAIRS,
 )

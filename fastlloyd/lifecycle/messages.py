@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastlloyd.lifecycle.closing import Chains, Counters, Totals
-from fastlloyd.lifecycle.hello import Hello, PlanProposal
+from fastlloyd.lifecycle.hello import Hello, PlanProposal, Ready
 from fastlloyd.lifecycle.pairs import PairPublicKey
 from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag
 from fastlloyd.lifecycle.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
@@ -24,6 +24,8 @@ from fastlloyd.wire.header import PartyId
 
 OPENING: Messages = (Hello, PlanProposal)
 """Who is there, and the plan."""
+READY: Messages = (Ready,)
+"""The set-up is done."""
 SEED: Messages = (SeedContribution, SeedConfirmation)
 """A common seed over the clients' own links."""
 SEALED: Messages = (SealKey, SealedParts, SealKeys, SealedSeed)

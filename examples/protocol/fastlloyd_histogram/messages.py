@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastlloyd.lifecycle.hello import Ready
-from fastlloyd.lifecycle.messages import CLOSING, OPENING, SEED
+from fastlloyd.lifecycle.messages import CLOSING, OPENING, READY, SEED
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.party.declaration import DOWN, UP, Messages, OfPlan, Seen
 from fastlloyd.party.message import RingPayload
@@ -52,4 +51,4 @@ def counts_format(plan: Plan) -> CountsFormat:
     return CountsFormat(Ring(RING_BITS), plan.k)
 
 
-MESSAGES: Messages = (*OPENING, *SEED, Ready, MaskedCounts, NoisyCounts, *CLOSING)
+MESSAGES: Messages = (*OPENING, *SEED, *READY, MaskedCounts, NoisyCounts, *CLOSING)

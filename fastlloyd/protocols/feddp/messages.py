@@ -30,8 +30,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.lifecycle.hello import Ready
-from fastlloyd.lifecycle.messages import CLOSING_OF_ALL, OPENING, PAIRS
+from fastlloyd.lifecycle.messages import CLOSING_OF_ALL, OPENING, PAIRS, READY
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.party.declaration import DOWN, UP, Declared, Messages, OfPlan, Seen
 from fastlloyd.party.message import RingPayload
@@ -195,7 +194,7 @@ class CentersMessage(Declared):
 
 
 MESSAGES: Messages = (
-    *(*OPENING, *PAIRS, Ready),
+    *(*OPENING, *PAIRS, *READY),
     *(MaskedStatistic, ProjectionMessage, ProjectedCentersMessage, CentersMessage),
     *CLOSING_OF_ALL,
 )

@@ -20,8 +20,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.lifecycle.hello import Ready
-from fastlloyd.lifecycle.messages import CLOSING_OF_ALL, OPENING
+from fastlloyd.lifecycle.messages import CLOSING_OF_ALL, OPENING, READY
 from fastlloyd.party.declaration import DOWN, UP, Messages, OfPlan, Seen
 from fastlloyd.party.message import IncludedPayload, Payload
 
@@ -104,7 +103,7 @@ class MergedCenters(IncludedPayload):
         return _numbers(self.data).reshape(-1, d)
 
 
-MESSAGES: Messages = (*OPENING, Ready, LocalCenters, MergedCenters, *CLOSING_OF_ALL)
+MESSAGES: Messages = (*OPENING, *READY, LocalCenters, MergedCenters, *CLOSING_OF_ALL)
 
 
 def encode_centers(centers: NDArray[np.float64]) -> bytes:
