@@ -39,11 +39,11 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.session import Session, find_protocol
 from fastlloyd.run.vertical import OwnColumns
-from fastlloyd.wire import numbers
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.contracts import whole_run
+from tests.test_tables import messages
 
-NAMES = {value: name for name, value in vars(numbers).items() if name.isupper()}
+NAMES = {kind.TYPE: kind.__name__ for kind in messages()}
 CHANGED = PartyId(1)
 IDENTITIES = {PartyId(rank): make_identity(f"site {rank}", rank) for rank in range(6)}
 ENDS = (domains.TOLD_ALIKE, domains.SAME_RESULT, domains.RESULT_COMMITMENT)
@@ -71,9 +71,9 @@ class Case:
         return replace(whole_run.config(self.protocol), masking=self.masking, settings=settings, **self.options)
 
 
-MASKED = {"MASKED_UPDATE": "a vector under masks that only the clients have"}
-NOISED = {"MASKED_UPDATE": "masked; the sum has the clients' own noise, which is kept the same here"}
-HAS_IT = {"CHAINS": "the server has the result, and refuses what differs from its own"}
+MASKED = {"MaskedUpdate": "a vector under masks that only the clients have"}
+NOISED = {"MaskedUpdate": "masked; the sum has the clients' own noise, which is kept the same here"}
+HAS_IT = {"Chains": "the server has the result, and refuses what differs from its own"}
 CASES: dict[str, Case] = {
     **{
         name: Case(protocol=name, may=MASKED, result_is_clients=True)
@@ -83,39 +83,39 @@ CASES: dict[str, Case] = {
         f"{name}, pairwise": Case(protocol=name, may=NOISED, masking="pairwise")
         for name in ("fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "lloyd")
     },
-    "feddp": Case(protocol="feddp", may={"MASKED_STATISTIC": NOISED["MASKED_UPDATE"], **HAS_IT}),
-    "kfed": Case(protocol="kfed", may={"LOCAL_CENTERS": "not private: means of a client's records", **HAS_IT}),
+    "feddp": Case(protocol="feddp", may={"MaskedStatistic": NOISED["MaskedUpdate"], **HAS_IT}),
+    "kfed": Case(protocol="kfed", may={"LocalCenters": "not private: means of a client's records", **HAS_IT}),
     "secfc": Case(
         protocol="secfc",
-        may={"CODED_VALUES": "comparisons under masks of the clients; docs/secfc.md says what they tell the server"},
+        may={"CodedValues": "comparisons under masks of the clients; docs/secfc.md says what they tell the server"},
         n=5,
         result_is_clients=True,
         sizes_are_public=True,
     ),
     "vertical-dp": Case(
-        protocol="vertical-dp", may={"SYNOPSIS": "a release with noise of its sender"}, sizes_are_public=True
+        protocol="vertical-dp", may={"Synopsis": "a release with noise of its sender"}, sizes_are_public=True
     ),
     "vertical-dp, shared": Case(
         protocol="vertical-dp",
-        may={"SYNOPSIS": "a release with noise of its sender", **HAS_IT},
+        may={"Synopsis": "a release with noise of its sender", **HAS_IT},
         settings={"share_result": True},
         sizes_are_public=True,
     ),
     "vertical-plain": Case(
-        protocol="vertical-plain", may={"SYNOPSIS": "not private: every person's cluster"}, sizes_are_public=True
+        protocol="vertical-plain", may={"Synopsis": "not private: every person's cluster"}, sizes_are_public=True
     ),
     "vertical-plain, shared": Case(
         protocol="vertical-plain",
-        may={"SYNOPSIS": "not private: every person's cluster", **HAS_IT},
+        may={"Synopsis": "not private: every person's cluster", **HAS_IT},
         settings={"share_result": True},
         sizes_are_public=True,
     ),
     "vertical-he": Case(
         protocol="vertical-he",
         may={
-            "KEY_MATERIAL": "a public key, drawn by another library",
-            "ENCRYPTED_BLOCK": "ciphertexts",
-            "NOISY_SUMS": "released sums, with noise of both sides",
+            "KeyMaterial": "a public key, drawn by another library",
+            "EncryptedBlock": "ciphertexts",
+            "NoisySums": "released sums, with noise of both sides",
             **HAS_IT,
         },
         n=1,
@@ -125,9 +125,9 @@ CASES: dict[str, Case] = {
     "vertical-he, aided": Case(
         protocol="vertical-he",
         may={
-            "KEY_MATERIAL": "public keys, drawn by another library",
-            "ENCRYPTED_BLOCK": "ciphertexts",
-            "NOISY_SUMS": "released sums, with noise of both sides",
+            "KeyMaterial": "public keys, drawn by another library",
+            "EncryptedBlock": "ciphertexts",
+            "NoisySums": "released sums, with noise of both sides",
             **HAS_IT,
         },
         n=2,
@@ -137,9 +137,9 @@ CASES: dict[str, Case] = {
     "vertical-he, threshold": Case(
         protocol="vertical-he",
         may={
-            "KEY_CONTRIBUTION": "shares of public keys",
-            "ENCRYPTED_BLOCK": "ciphertexts",
-            "PARTIAL_OPENINGS": "each owner's part of the opening of noisy sums",
+            "KeyContribution": "shares of public keys",
+            "EncryptedBlock": "ciphertexts",
+            "PartialOpenings": "each owner's part of the opening of noisy sums",
             **HAS_IT,
         },
         n=2,
@@ -148,7 +148,7 @@ CASES: dict[str, Case] = {
     ),
     "secfc, membership": Case(
         protocol="secfc",
-        may={"CODED_VALUES": "as without it"},
+        may={"CodedValues": "as without it"},
         n=5,
         settings={"membership": True},
         result_is_clients=True,
@@ -304,10 +304,10 @@ def test_a_result_that_the_server_keeps_reaches_no_other_party(name: str, monkey
     # The server signs it, and its signature goes to all.
     one, two = two_views(CASES[name], False, monkeypatch, PartyId(2))
     assert not one.differences(two, {})
-    assert "TOTALS" in {entry[1] for entry in one.received}
+    assert "Totals" in {entry[1] for entry in one.received}
     sign_the_digest(monkeypatch)
     one, two = two_views(CASES[name], False, monkeypatch, PartyId(2))
-    assert one.differences(two, {}) == ["TOTALS of client 0"]  # what the server's signature gave away
+    assert one.differences(two, {}) == ["Totals of client 0"]  # what the server's signature gave away
 
 
 def test_every_protocol_and_every_masking_is_tried() -> None:
@@ -362,10 +362,10 @@ def count_in_the_open(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "plant", "shown"),
     [
-        ("fastlloyd", sign_the_digest, "COUNTERS of client 1"),
-        ("secfc", sign_the_digest, "COUNTERS of client 1"),
-        ("fastlloyd", lengthen_by_records, "COUNTERS"),
-        ("fastlloyd-plus", count_in_the_open, "COUNTERS of client 1"),
+        ("fastlloyd", sign_the_digest, "Counters of client 1"),
+        ("secfc", sign_the_digest, "Counters of client 1"),
+        ("fastlloyd", lengthen_by_records, "Counters"),
+        ("fastlloyd-plus", count_in_the_open, "Counters of client 1"),
     ],
 )
 def test_a_planted_leak_is_seen(
