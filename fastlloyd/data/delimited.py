@@ -19,7 +19,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,14 +52,14 @@ class Cells:
     ----------
     values : float64 array, shape (n, d)
         NaN where a cell is missing.
-    texts : tuple of sequences of str, each of length n
+    texts : tuple of lists of str, each of length n
         Columns that are read as text, without the spaces around it.
     first_line : int or None
         Line of the file's first record, if every record up to here is one line.
     """
 
     values: NDArray[np.float64]
-    texts: tuple[Sequence[str], ...] = ()
+    texts: tuple[list[str], ...] = ()
     first_line: int | None = None
 
 
@@ -151,13 +150,11 @@ class Delimited:
         mark, marks, form = self._form.delimiter, len(self.names) - 1, self._form
         if any('"' in line or line.count(mark) != marks for line in lines):
             return None
-        columns: tuple[Sequence[str], ...] = ()
+        columns: tuple[list[str], ...] = ()
         if texts:
             if any(len(line) > csv.field_size_limit() for line in lines):
                 return None
-            pick = itemgetter(*texts, texts[0])  # twice the first: a tuple also of one column
-            picked = (pick(line.split(mark, max(texts) + 1)) for line in lines)
-            columns = tuple([cell.strip() for cell in column] for column in zip(*picked, strict=True))[: len(texts)]
+            columns = tuple([line.split(mark, at + 1)[at].strip() for line in lines] for at in texts)
         if not numbers or not lines:
             return (
                 None

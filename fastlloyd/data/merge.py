@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,17 +36,27 @@ class Unit:
 
 
 def number_people(
-    names: Sequence[str], *, source: str, column: str, row: Callable[[int], str] = number_row
+    names: Sequence[str],
+    numbers: dict[str, int],
+    *,
+    source: str,
+    column: str,
+    done: int = 0,
+    row: Callable[[int], str] = number_row,
 ) -> NDArray[np.int64]:
-    """Number the people behind the rows, in the order of their first rows.
+    """Number the people behind rows, in the order of their first rows.
 
     Parameters
     ----------
     names : sequence of str, length n
+    numbers : dict of str to int
+        Those of the rows before these; receives the new ones.
     source, column : str
         For the error.
+    done : int
+        Rows of the file before these.
     row : callable
-        Names a row, from 0, for the error.
+        Names a row of the file, from 0, for the error.
 
     Returns
     -------
@@ -57,10 +68,12 @@ def number_people(
     DataError
         A row names nobody: all such rows would count as one person.
     """
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    nobody = [name for name in numbers if name.lower() in MISSING]
+    known = len(numbers)
+    for name in dict.fromkeys(names):
+        numbers.setdefault(name, len(numbers))
+    nobody = [name for name in islice(numbers, known, None) if name.lower() in MISSING]
     if nobody:
-        first = min(map(names.index, nobody))
+        first = done + min(map(names.index, nobody))
         raise DataError(
             f"{source}, {row(first)}, column {column!r}: expected the person's id (--unit), got an empty cell; fill it "
             "in, for all such rows would count as one person"

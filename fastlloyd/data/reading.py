@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Database
-from fastlloyd.data.delimited import Cells
 from fastlloyd.data.form import DataFile, is_identifier
-from fastlloyd.data.merge import Unit
+from fastlloyd.data.merge import Unit, number_people
 from fastlloyd.data.missing import MISSING_RULES, refuse_infinite
 from fastlloyd.data.source import Source, listed
 from fastlloyd.errors import ConfigError, DataError, FormError, did_you_mean
@@ -31,6 +30,27 @@ class Wanted(TypedDict, total=False):
     unit: Unit | None
     categories: Categories | None
     texts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of a table.
+
+    Attributes
+    ----------
+    values : float64 array, shape (n, d)
+        All features; NaN where a value is missing.
+    texts : tuple of lists of str, each of length n
+    people : int64 array, shape (n,), or None
+        Whose each row is, where rows are merged.
+    first_line : int or None
+        As `Cells` have it.
+    """
+
+    values: NDArray[np.float64]
+    texts: tuple[list[str], ...] = ()
+    people: NDArray[np.int64] | None = None
+    first_line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,19 +78,21 @@ class Reading:
             return None
         return self.bounds.match(self.features).middle
 
-    def chunks(self, height: int | None) -> Iterator[Cells]:
-        """Read the features of all rows, none of them infinite, and `texts`, some rows at a time."""
-        lists, done = self.categories.columns, 0
-        texts = [self.source.index(column) for column in (*lists, *self.texts)]
-        place = self.source.place
-        for cells in self.source.chunks(self.chosen, texts, height):
+    def chunks(self, height: int | None) -> Iterator[Rows]:
+        """Read all rows, no value of them infinite, some at a time."""
+        lists, unit, place = self.categories.columns, self.unit, self.source.place
+        named = (*lists, *self.texts, *(() if unit is None else (unit.column,)))
+        numbers: dict[str, int] = {}
+        done = 0
+        for cells in self.source.chunks(self.chosen, [self.source.index(column) for column in named], height):
             refuse_infinite(cells.values, partial(self.place, cells.first_line, done))
+            where: dict[str, Any] = {"source": str(place), "done": done, "row": place.row}
             made = [
-                self.categories.indicate(column, own, source=str(place), done=done, row=place.row)
-                for column, own in zip(lists, cells.texts, strict=False)
+                self.categories.indicate(column, own, **where) for column, own in zip(lists, cells.texts, strict=False)
             ]
+            people = None if unit is None else number_people(cells.texts[-1], numbers, column=unit.column, **where)
             values = np.hstack([cells.values, *made]) if made else cells.values
-            yield Cells(values, cells.texts[len(lists) :], cells.first_line)
+            yield Rows(values, cells.texts[len(lists) :][: len(self.texts)], people, cells.first_line)
             done += len(values)
 
     def place(self, first_line: int | None, done: int, row: int, column: int) -> str:
@@ -112,7 +134,7 @@ def begin(
         missing=missing,
         bounds=bounds,
         unit=unit,
-        texts=tuple(dict.fromkeys((*people, *texts))),
+        texts=tuple(texts),
     )
 
 

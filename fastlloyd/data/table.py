@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -19,16 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.database import Database, Place
-from fastlloyd.data.delimited import Cells
 from fastlloyd.data.form import NO_RECORDS
-from fastlloyd.data.merge import merge_rows, number_people
+from fastlloyd.data.merge import merge_rows
 from fastlloyd.data.missing import (
     count_missing,
     keep_whole,
     missing_value,
     settle_missing,
 )
-from fastlloyd.data.reading import Reading, Wanted, begin
+from fastlloyd.data.reading import Reading, Rows, Wanted, begin
 from fastlloyd.data.source import Source, open_source
 from fastlloyd.errors import DataError
 from fastlloyd.kmeans.stored import StoredRows
@@ -178,7 +177,7 @@ def read_table_within(path: str | Path | Place, limit: MemoryLimit, **wanted: Un
         if 0 < (source.rows or 0) <= most:
             return _finish(reading, list(reading.chunks(None)))
         chunks = reading.chunks(max(1, _CHUNK_VALUES // len(reading.features)))
-        held: deque[Cells] = deque()
+        held: deque[Rows] = deque()
         rows = source.rows or 0
         while rows <= most:  # as text is read
             cells = next(chunks, None)
@@ -190,38 +189,39 @@ def read_table_within(path: str | Path | Place, limit: MemoryLimit, **wanted: Un
         return _store(reading, chain((held.popleft() for _ in range(len(held))), chunks), limit.folder)
 
 
-def _join(chunks: list[Cells], width: int) -> Cells:
-    """Stack chunks of `width` columns, giving each one's memory back as soon as it is copied."""
+def _join(chunks: list[Rows], width: int) -> Rows:
+    """Stack chunks of `width` features, giving each one's memory back as soon as it is copied."""
     if len(chunks) == 1:
-        return Cells(np.ascontiguousarray(chunks[0].values), chunks[0].texts, chunks[0].first_line)
+        return replace(chunks[0], values=np.ascontiguousarray(chunks[0].values))
     first_line = chunks[-1].first_line if chunks else None
-    texts = tuple(list(chain.from_iterable(own)) for own in zip(*(chunk.texts for chunk in chunks), strict=True))
+    people = [chunk.people for chunk in chunks if chunk.people is not None]
+    texts = chunks[0].texts if chunks else ()
+    for at, own in enumerate(texts):
+        own.extend(chain.from_iterable(chunk.texts[at] for chunk in chunks[1:]))
     values = np.empty((sum(len(chunk.values) for chunk in chunks), width), dtype=np.float64)
     end = len(values)
     while chunks:
         chunk = chunks.pop().values
         values[end - len(chunk) : end] = chunk
         end -= len(chunk)
-    return Cells(values, texts, first_line)
+    return Rows(values, texts, np.concatenate(people) if people else None, first_line)
 
 
-def _finish(reading: Reading, chunks: list[Cells]) -> Table:
+def _finish(reading: Reading, chunks: list[Rows]) -> Table:
     """Make records of all rows; takes the chunks."""
     source, unit, features = reading.source, reading.unit, reading.features
-    cells, path = _join(chunks, len(features)), source.place
-    values = cells.values
+    rows, path = _join(chunks, len(features)), source.place
+    values, people = rows.values, rows.people
     if not len(values):
         raise DataError(f"{path} has columns but no rows; {NO_RECORDS}")
     left_out = set(source.names) - set(reading.used) - set(reading.categories.columns)
     ignored = tuple(name or "(no name)" for name in source.names if name in left_out)
-    raw_texts = dict(zip(reading.texts, cells.texts, strict=True))
-    first_rows = people = None
-    if unit is not None:
-        people = number_people(raw_texts[unit.column], source=str(path), column=unit.column, row=path.row)
+    first_rows = None
+    if unit is not None and people is not None:
         values, first_rows = merge_rows(values, people, unit.rule, source=str(path), row=path.row)
 
     def place(record: int, column: int) -> str:
-        return reading.place(cells.first_line, 0, record if first_rows is None else int(first_rows[record]), column)
+        return reading.place(rows.first_line, 0, record if first_rows is None else int(first_rows[record]), column)
 
     missing_in = count_missing(values, features)
     whole, missing_rows = settle_missing(
@@ -235,6 +235,7 @@ def _finish(reading: Reading, chunks: list[Cells]) -> Table:
     values, raw_records = keep_whole(values, whole, people)
     if not len(values):
         raise _none_left(path)
+    raw_texts = dict(zip(reading.texts, rows.texts, strict=True))
     return Table(values, features, str(path), ignored, missing_rows, raw_records, missing_in, raw_texts)
 
 
@@ -257,7 +258,7 @@ def _refuse_large(reading: Reading) -> None:
     )
 
 
-def _store(reading: Reading, chunks: Iterator[Cells], folder: Path) -> StoredTable:
+def _store(reading: Reading, chunks: Iterator[Rows], folder: Path) -> StoredTable:
     """Make records of the rows, chunk by chunk, into a file; nothing of a chunk depends on others."""
     stored, place = StoredRows(folder, len(reading.features)), reading.source.place
     kept: list[NDArray[np.bool_]] = []

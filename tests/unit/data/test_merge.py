@@ -34,7 +34,7 @@ def reference(rows, rule):
 
 @given(ROWS, st.sampled_from(["mean", "first"]))
 def test_a_plain_reference(rows, rule):
-    people = number_people([name for name, *_ in rows], source="f", column="who")
+    people = number_people([name for name, *_ in rows], {}, source="f", column="who")
     values = np.array([values for _, *values in rows])
     merged, first_rows = merge_rows(values, people, rule, source="f")
     np.testing.assert_allclose(merged, reference(rows, rule), rtol=1e-12, atol=1e-9)
@@ -51,7 +51,7 @@ def test_a_person_changes_no_other_record(rows, gone, rule):
     found = []
     for part in (rows, others):
         names = [name for name, *_ in part]
-        people = number_people(names, source="f", column="who")
+        people = number_people(names, {}, source="f", column="who")
         merged, first = merge_rows(np.array([values for _, *values in part]), people, rule, source="f")
         found.append({names[row]: record for row, record in zip(first, merged.tolist(), strict=True)})
     found[0].pop(gone, None)
