@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fastlloyd.cli.arguments import load_command
 from fastlloyd.cli.options import Parser
-from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
+from fastlloyd.data.form import DATA_DIR_VARIABLE
 from fastlloyd.data.public.named import DEFAULT_DATASET, list_named
 from fastlloyd.errors import EXIT_OK, ConfigError
 

@@ -15,11 +15,11 @@ from fastlloyd.cli.options import Parser, add_form_options, read_form
 from fastlloyd.data.bounds import Bounds, parse_bounds, scale
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import find_place
+from fastlloyd.data.form import DATA_DIR_VARIABLE
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.missing import MISSING_RULES
-from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
 from fastlloyd.data.public.named import dataset_bounds, load_named
-from fastlloyd.data.rows import RawRows
+from fastlloyd.data.records import RawRows
 from fastlloyd.data.source import open_source
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import EXIT_OK, ConfigError

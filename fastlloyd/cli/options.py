@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fastlloyd.cli.arguments import join_negative_values, name_list
-from fastlloyd.data.form import Form
-from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
+from fastlloyd.data.form import DATA_DIR_VARIABLE, Form
 from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.party.option import Option
 from fastlloyd.protocols.registry import names

@@ -2,14 +2,15 @@
 
 ===============  ===========================================================================================
 `source.py`      opens a place of records; `reading.py` chooses its columns and makes values, chunk by chunk
-`table.py`       reads one party's records, once, into a matrix, or a file; `records.py`, records as a run takes them
+`table.py`       reads one party's records, once, into a matrix, or a file; `records.py`, records as a run takes them,
+                 and which row of the file went into which
 `delimited.py`   comma separated text; `form.py`, how text is written, and one cell as a number
 `database.py`    names records in a database; `connection.py` asks it, `answer.py` keeps the rows
 `bounds.py`      public bounds, and the map to [-1, 1]
 `categories.py`  a column of text as features of 0 and 1
 `missing.py`     what becomes of records that lack a value
-`merge.py`       all rows of a person as one record; `rows.py`, which record a row went into
-`dataset.py`     a public data set; `split.py` deals it out to clients
+`merge.py`       all rows of a person as one record
+`dataset.py`     a public data set, and how it is dealt out to clients
 `vertical.py`    tables that share their records and differ in their columns
 `public/*.py`    public sets, as its own map says
 ===============  ===========================================================================================

@@ -8,7 +8,6 @@ Source: docs/protocol.md, "Bounds and scaling".
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.data.form import listed, read_rows
 from fastlloyd.errors import ConfigError, DataError, did_you_mean, format_count
 
 AUTO_PUBLIC = "auto-public"
@@ -33,7 +33,7 @@ class Bounds:
     Parameters
     ----------
     lo, hi : float64 array, shape (d,)
-        lo < hi, both finite. Shape (1,) without names stands for all features alike, see `match`.
+        lo < hi, both finite. Shape (1,) without names stands for all features, see `match`.
     names : tuple of str or None
         Names of the features, in the order of `lo`; None where only the order counts.
 
@@ -98,8 +98,9 @@ class Bounds:
             if lacking:
                 close = did_you_mean(lacking[0], self.names)
                 raise ConfigError(
-                    f"the bounds name no feature {_listed(lacking)}{close}: they hold {_listed(self.names)}; "
-                    "add a row 'feature,lo,hi' to the bounds file or leave the feature out with --columns"
+                    f"the bounds name no feature {listed(lacking, _NAMED)}{close}: they hold "
+                    f"{listed(self.names, _NAMED)}; add a row 'feature,lo,hi' to the bounds file or leave the feature "
+                    "out with --columns"
                 )
             order = [index[name] for name in names]
             return type(self)(self.lo[order], self.hi[order], names)
@@ -108,7 +109,7 @@ class Bounds:
         if len(self) != len(names):
             raise ConfigError(
                 f"the bounds hold {format_count(len(self), 'feature')} but the data have {len(names)} "
-                f"({_listed(names)}); give one pair LO,HI for all, or a file with one row per feature"
+                f"({listed(names, _NAMED)}); give one pair LO,HI for all, or a file with one row per feature"
             )
         return type(self)(self.lo, self.hi, names)
 
@@ -269,8 +270,8 @@ def clipping_words(outside: NDArray[np.int64], rows: int, names: Sequence[str]) 
     """
     wrong = [name for name, count in zip(names, outside, strict=True) if 2 * count > rows]
     more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
-    listed = ", ".join(wrong[:_NAMED]) + more
-    return f"more than half of the values of {listed} would be clipped: check units and bounds" if wrong else ""
+    shown = ", ".join(wrong[:_NAMED]) + more
+    return f"more than half of the values of {shown} would be clipped: check units and bounds" if wrong else ""
 
 
 def _row_blocks(values: NDArray[np.float64]) -> Iterator[slice]:
@@ -296,7 +297,7 @@ def _check_names(names: tuple[str, ...], count: int) -> None:
         )
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < count else []
     if twice:
-        raise ConfigError(f"the bounds name {_listed(twice)} more than once; keep one row per feature")
+        raise ConfigError(f"the bounds name {listed(twice, _NAMED)} more than once; keep one row per feature")
 
 
 def _check_pair(lo: float, hi: float, feature: str) -> None:
@@ -310,15 +311,11 @@ def _check_pair(lo: float, hi: float, feature: str) -> None:
 
 def _read_bounds(path: Path) -> Bounds:
     """Read a CSV file feature,lo,hi; the columns may come in any order."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = [(number, row) for number, row in enumerate(csv.reader(file), 1) if any(map(str.strip, row))]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"cannot read the bounds file {path}: {error}; {_FORMS}") from error
-    header = [cell.strip().lower() for cell in rows[0][1]] if rows else []
+    rows = read_rows(path, "bounds file", _FORMS)
+    header = [cell.lower() for cell in rows[0][1]] if rows else []
     if sorted(header) != ["feature", "hi", "lo"]:
         raise ConfigError(
-            f"{path}: a bounds file begins with the row feature,lo,hi; got {_listed(header) or 'nothing'}"
+            f"{path}: a bounds file begins with the row feature,lo,hi; got {listed(header, _NAMED) or 'nothing'}"
         )
     if len(rows) == 1:
         raise ConfigError(f"{path}: the bounds file holds no feature; add one row 'feature,lo,hi' for each")
@@ -328,7 +325,7 @@ def _read_bounds(path: Path) -> Bounds:
         pair = _numbers([row[at[1]], row[at[2]]]) if len(row) == 3 else None
         if pair is None:
             raise ConfigError(f"{path}, row {number}: expected a name and two numbers as in 'age,0,120'")
-        names.append(row[at[0]].strip())
+        names.append(row[at[0]])
         los.append(pair[0])
         his.append(pair[1])
     try:
@@ -342,8 +339,3 @@ def _numbers(cells: Sequence[str]) -> list[float] | None:
         return [float(cell) for cell in cells]
     except ValueError:
         return None
-
-
-def _listed(names: Sequence[str], limit: int = 8) -> str:
-    shown = ", ".join(repr(name) for name in names[:limit])
-    return shown + (f" and {len(names) - limit} more" if len(names) > limit else "")

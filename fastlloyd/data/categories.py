@@ -7,8 +7,6 @@ would scale the weight away again.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
-from fastlloyd.data.form import MISSING, number_row
+from fastlloyd.data.form import MISSING, number_row, read_rows
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.wire.decode import decode
-from fastlloyd.wire.regular import read_regular
 
 OTHER = "other"
 """A listed category of this name takes in all that are not listed."""
@@ -51,9 +48,8 @@ class Categories:
         ConfigError
             It cannot be read, a category stands twice, or a weight is not a number from 0 to 1.
         """
-        rows = _read_rows(Path(path))
         lists: dict[str, dict[str, float]] = {}
-        for number, (column, category, weight) in rows:
+        for number, (column, category, weight) in _read_lists(path):
             where = f"--categories {path}, row {number}"
             if not column or not category:
                 raise ConfigError(f"{where}: expected a column and a category, got nothing for one of them")
@@ -197,16 +193,9 @@ class _Lists:
     categories: Mapping[str, Mapping[str, float]]
 
 
-def _read_rows(path: Path) -> list[tuple[int, tuple[str, str, str]]]:
+def _read_lists(path: str | Path) -> list[tuple[int, tuple[str, str, str]]]:
     """Read the rows of a file of lists, with their numbers from 1."""
-    try:
-        text = io.StringIO(read_regular(path).removeprefix("\ufeff"), newline="")
-        rows = [
-            (at, [cell.strip() for cell in row]) for at, row in enumerate(csv.reader(text, skipinitialspace=True), 1)
-        ]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"--categories {path}: cannot be read ({error}); expected {_FORM}") from error
-    rows = [(number, row) for number, row in rows if any(row)]
+    rows = read_rows(Path(path), "--categories", f"expected {_FORM}")
     header = rows[0][1] if rows else []
     if header not in (["feature", "category"], ["feature", "category", "weight"]) or len(rows) == 1:
         raise ConfigError(f"--categories {path}: expected {_FORM}")

@@ -1,8 +1,8 @@
 """Opens databases for reading alone and asks them one thing; the one file that imports duckdb and psycopg.
 
-Each database is told by its own means that nothing may be written: that of SQLite by an open mode and an authoriser,
-DuckDB's by an open mode and the kind of statement that it parses, PostgreSQL's by a read-only transaction. Each takes
-one statement: a second one could end that transaction.
+Each database has its own means against writing: SQLite an open mode and an authoriser, DuckDB an open mode and the
+kind of statement that it parses, PostgreSQL a read-only transaction. Each takes one statement: a second one could end
+that transaction.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def _quoted(table: str) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
 
 
-def _refused(shown: str, error: Exception, mend: str = "") -> DataError:
-    """Return the error of a database that does not do what it is asked, in the first line of its own words."""
+def _refused(shown: str, error: Exception, fix: str = "") -> DataError:
+    """Return the error of a database that refuses, with the first line of its own words."""
     words = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return DataError(f"{shown}: the database says: {words[:300]}{mend or '; correct --query or --table'}")
+    return DataError(f"{shown}: the database says: {words[:300]}{fix or '; correct --query or --table'}")
 
 
 def _file(place: str, kind: str) -> Path:
@@ -109,7 +109,7 @@ def _sqlite(place: str, query: str, shown: str) -> Iterator[Asked]:
 
 
 def _sqlite_batches(cursor: sqlite3.Cursor, shown: str) -> Iterator[Sequence[Row]]:
-    """Fetch some rows at a time; errors are told here, for who keeps the rows uses SQLite too."""
+    """Fetch some rows at a time; errors are caught here, because `Answer` uses SQLite too."""
     with _sqlite_errors(shown):
         yield from _batches(cursor)
 
@@ -157,7 +157,8 @@ def _parquet(place: str, query: str, shown: str) -> Iterator[Asked]:
             for name, parts in tables.items():
                 if parts:
                     connection.read_parquet([str(part.resolve()) for part in parts]).create_view(name)
-            inside = [str(folder.resolve()) + "/", *{f"{path.parent.resolve()}/" for path in _all(tables)}]
+            found = {path.resolve().parent for parts in tables.values() for path in parts}
+            inside = [f"{path}/" for path in (folder.resolve(), *found)]
             connection.execute("SET allowed_directories = $1", [inside])
             _shut(connection)
             with _asked_duckdb(duckdb, connection, query, shown) as asked:
@@ -171,11 +172,6 @@ def _duckdb_errors(duckdb: Any, shown: str) -> Iterator[None]:
         yield
     except duckdb.Error as error:
         raise _refused(shown, error) from error
-
-
-def _all(tables: dict[str, list[Path]]) -> Iterator[Path]:
-    """Return all files of all tables."""
-    return (part.resolve() for parts in tables.values() for part in parts)
 
 
 def _duckdb_settings(scratch: str) -> dict[str, str]:
@@ -196,7 +192,7 @@ def _shut(connection: Any) -> None:
 
 @contextlib.contextmanager
 def _asked_duckdb(duckdb: Any, connection: Any, query: str, shown: str) -> Iterator[Asked]:
-    """Run one SELECT, in a thread of its own: DuckDB may compute for hours before it looks for a signal."""
+    """Run one SELECT, in a separate thread: DuckDB may compute for hours before it looks for a signal."""
     statements = connection.extract_statements(query)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         kinds = ", ".join(statement.type.name for statement in statements)
@@ -208,7 +204,7 @@ def _asked_duckdb(duckdb: Any, connection: Any, query: str, shown: str) -> Itera
             try:
                 return future.result()
             except BaseException:
-                connection.interrupt()  # this thread was told to stop: the other one would go on
+                connection.interrupt()  # this thread stops: the other one would go on
                 raise
 
         apart(connection.execute, statements[0])
@@ -239,10 +235,10 @@ def _postgresql(place: str, query: str, shown: str) -> Iterator[Asked]:
                     raise DataError(f"{shown}: the answer has no rows; {NO_RECORDS}")
                 yield _named(cursor.description, shown), _gathered(first, rows)
         except (psycopg.Error, UnicodeError) as error:
-            raise _refused(shown, error, _mend(error)) from error
+            raise _refused(shown, error, _fix(error)) from error
 
 
-def _mend(error: Exception) -> str:
+def _fix(error: Exception) -> str:
     """Return what to do about a refusal of PostgreSQL; empty for what is wrong with the question."""
     if getattr(error, "sqlstate", None) == "42501":
         return "; let this account SELECT there (GRANT SELECT ON .. TO ..), or ask other tables"

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fastlloyd.errors import ConfigError, DataError, FormError
+from fastlloyd.wire.regular import read_regular
 
 SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
+DATA_DIR_VARIABLE = "FASTLLOYD_DATA"
+"""Names a folder of public data sets: NAME.csv.gz and NAME.labels.csv.gz."""
 DELIMITERS = (",", ";", "\t", "|")
 """What people put between cells."""
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "none", "null"})
@@ -151,7 +155,7 @@ def other_decimal(form: Form) -> str:
 
 
 def refuse_other_delimiter(lines: Sequence[str], form: Form, path: Path) -> None:
-    """Refuse lines that another character divides alike where the one in use does not, or leaves numbers side by side.
+    """Refuse lines that another character divides evenly where the one in use does not, or leaves numbers side by side.
 
     Raises
     ------
@@ -164,12 +168,12 @@ def refuse_other_delimiter(lines: Sequence[str], form: Form, path: Path) -> None
         if mark != form.delimiter and (_cuts(lines, mark, form) if whole else _divides(lines, mark, form)):
             raise FormError(
                 f"{path}: its cells are divided by {name_mark(mark)}, expected {name_mark(form.delimiter)}; "
-                + _mend(lines, mark, form)
+                + _fix(lines, mark, form)
             )
 
 
 def _divides(lines: Sequence[str], mark: str, form: Form) -> bool:
-    """Return whether a mark divides all lines alike where the one in use does not, or leaves numbers side by side."""
+    """Return whether a mark divides all lines evenly where the one in use does not, or leaves numbers side by side."""
     counts = {line.count(mark) for line in lines}
     if len(counts) != 1 or counts == {0} or mark == form.decimal or any('"' in line for line in lines):
         return False
@@ -187,7 +191,7 @@ def _cuts(lines: Sequence[str], mark: str, form: Form) -> bool:
     return mark != form.decimal or all(parse_number(cell, ".") is None for cell in rows[0])
 
 
-def _mend(lines: Sequence[str], mark: str, form: Form) -> str:
+def _fix(lines: Sequence[str], mark: str, form: Form) -> str:
     """Name the flags that read cells divided by this mark."""
     decimal = ""
     if mark == form.decimal:
@@ -207,3 +211,31 @@ def guess_encoding(start: bytes) -> str:
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     return "utf-8" if start.startswith(codecs.BOM_UTF8) else "cp1252"
+
+
+def read_rows(path: Path, what: str, expected: str) -> list[tuple[int, list[str]]]:
+    """Read the rows of a small public CSV file, with their numbers from 1; without empty rows and spaces around cells.
+
+    Parameters
+    ----------
+    path : Path
+    what, expected : str
+        For the error: what the file is, and what it should hold.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be read.
+    """
+    try:
+        text = io.StringIO(read_regular(path).removeprefix("\ufeff"), newline="")
+        rows = [[cell.strip() for cell in row] for row in csv.reader(text, skipinitialspace=True)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{what} {path}: cannot be read ({error}); {expected}") from error
+    return [(number, row) for number, row in enumerate(rows, 1) if any(row)]
+
+
+def listed(names: Sequence[str], limit: int = 20) -> str:
+    """Write the first names in quotes."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(map(repr, names[:limit])) + more

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypedDict
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Database
-from fastlloyd.data.form import DataFile, is_identifier
+from fastlloyd.data.form import DataFile, is_identifier, listed
 from fastlloyd.data.merge import Unit, number_people
 from fastlloyd.data.missing import MISSING_RULES, refuse_infinite
-from fastlloyd.data.source import Source, listed
+from fastlloyd.data.source import Source
 from fastlloyd.errors import ConfigError, DataError, FormError, did_you_mean
 
 
@@ -53,23 +53,57 @@ class Rows:
     first_line: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Reading:
-    """A table that is about to be read: what of it is used, and how."""
+    """A table that is about to be read: what of it is used, and how. Parameters as for `read_table`.
+
+    Attributes
+    ----------
+    chosen : list of int
+        The columns of numbers that are used.
+    used : tuple of str
+        Their names.
+    """
 
     source: Source
-    chosen: list[int]
-    used: tuple[str, ...]
-    categories: Categories
-    missing: str
-    bounds: Bounds | None
-    unit: Unit | None
-    texts: tuple[str, ...]
+    columns: Sequence[str] = ()
+    ignore: Sequence[str] = ()
+    missing: str = "refuse"
+    bounds: Bounds | None = None
+    unit: Unit | None = None
+    categories: Categories | None = None
+    texts: Sequence[str] = ()
+    lists: Categories = field(init=False)
+    chosen: list[int] = field(init=False)
+    used: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        missing, bounds, names = self.missing, self.bounds, self.source.names
+        if missing not in MISSING_RULES:
+            raise ConfigError(f"--missing {missing}: expected one of {', '.join(MISSING_RULES)}")
+        if missing == "midpoint" and bounds is None:
+            raise ConfigError("--missing midpoint fills in the middle of the bounds: give --bounds as well")
+        columns = self.columns
+        if not columns and bounds is not None and bounds.names is not None:
+            columns = [name for name in bounds.names if name not in self.ignore]
+        self.lists = self.categories or Categories()
+        ignore = (*self.ignore, *self.lists.columns, *self._people)
+        self.chosen = _chosen(self.source, tuple(columns), ignore, self.lists)
+        self.used = tuple(names[index] for index in self.chosen)
+        both = [name for name in self.used if name in self.lists.names]
+        if both:
+            raise DataError(
+                f"{self.source.place}: the column {both[0]!r} is called like a feature of --categories; rename it"
+            )
+
+    @property
+    def _people(self) -> tuple[str, ...]:
+        return () if self.unit is None else (self.unit.column,)
 
     @property
     def features(self) -> tuple[str, ...]:
         """The names of all features."""
-        return (*self.used, *self.categories.names)
+        return (*self.used, *self.lists.names)
 
     @property
     def middle(self) -> NDArray[np.float64] | None:
@@ -80,16 +114,14 @@ class Reading:
 
     def chunks(self, height: int | None) -> Iterator[Rows]:
         """Read all rows, no value of them infinite, some at a time."""
-        lists, unit, place = self.categories.columns, self.unit, self.source.place
-        named = (*lists, *self.texts, *(() if unit is None else (unit.column,)))
+        lists, unit, place = self.lists.columns, self.unit, self.source.place
+        named = (*lists, *self.texts, *self._people)
         numbers: dict[str, int] = {}
         done = 0
         for cells in self.source.chunks(self.chosen, [self.source.index(column) for column in named], height):
             refuse_infinite(cells.values, partial(self.place, cells.first_line, done))
             where: dict[str, Any] = {"source": str(place), "done": done, "row": place.row}
-            made = [
-                self.categories.indicate(column, own, **where) for column, own in zip(lists, cells.texts, strict=False)
-            ]
+            made = [self.lists.indicate(column, own, **where) for column, own in zip(lists, cells.texts, strict=False)]
             people = None if unit is None else number_people(cells.texts[-1], numbers, column=unit.column, **where)
             values = np.hstack([cells.values, *made]) if made else cells.values
             yield Rows(values, cells.texts[len(lists) :][: len(self.texts)], people, cells.first_line)
@@ -100,42 +132,6 @@ class Reading:
         place, row = self.source.place, done + row
         line = f" (line {first_line + row})" if first_line is not None else ""
         return f"{place}, {place.row(row)}{line}, column {self.features[column]!r}"
-
-
-def begin(
-    source: Source,
-    *,
-    columns: Sequence[str] = (),
-    ignore: Sequence[str] = (),
-    missing: str = "refuse",
-    bounds: Bounds | None = None,
-    unit: Unit | None = None,
-    categories: Categories | None = None,
-    texts: Sequence[str] = (),
-) -> Reading:
-    """Choose the columns of a table."""
-    if missing not in MISSING_RULES:
-        raise ConfigError(f"--missing {missing}: expected one of {', '.join(MISSING_RULES)}")
-    if missing == "midpoint" and bounds is None:
-        raise ConfigError("--missing midpoint fills in the middle of the bounds: give --bounds as well")
-    if not columns and bounds is not None and bounds.names is not None:
-        columns = [name for name in bounds.names if name not in ignore]
-    categories, people = categories or Categories(), () if unit is None else (unit.column,)
-    chosen = _chosen(source, tuple(columns), (*ignore, *categories.columns, *people), categories)
-    used = tuple(source.names[index] for index in chosen)
-    both = [name for name in used if name in categories.names]
-    if both:
-        raise DataError(f"{source.place}: the column {both[0]!r} is called like a feature of --categories; rename it")
-    return Reading(
-        source=source,
-        chosen=chosen,
-        used=used,
-        categories=categories,
-        missing=missing,
-        bounds=bounds,
-        unit=unit,
-        texts=tuple(texts),
-    )
 
 
 def _chosen(source: Source, columns: tuple[str, ...], ignore: tuple[str, ...], categories: Categories) -> list[int]:

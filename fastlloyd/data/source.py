@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.database import Database, Place, place_of
 from fastlloyd.data.delimited import Cells, Delimited
-from fastlloyd.data.form import NO_RECORDS, SUFFIXES, DataFile
+from fastlloyd.data.form import NO_RECORDS, SUFFIXES, DataFile, listed
 from fastlloyd.errors import ConfigError, DataError, did_you_mean
 from fastlloyd.kmeans.stored import release
 
@@ -337,9 +337,3 @@ def _pyarrow() -> tuple[Any, Any]:
             "or save the records as csv or npy"
         ) from error
     return pyarrow, pyarrow.parquet
-
-
-def listed(names: Sequence[str], limit: int = 20) -> str:
-    """Write the first names in quotes."""
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(map(repr, names[:limit])) + more

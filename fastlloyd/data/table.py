@@ -27,7 +27,7 @@ from fastlloyd.data.missing import (
     missing_value,
     settle_missing,
 )
-from fastlloyd.data.reading import Reading, Rows, Wanted, begin
+from fastlloyd.data.reading import Reading, Rows, Wanted
 from fastlloyd.data.source import Source, open_source
 from fastlloyd.errors import DataError
 from fastlloyd.kmeans.stored import StoredRows
@@ -147,7 +147,7 @@ def read_table(path: str | Path | Place | Source, **wanted: Unpack[Wanted]) -> T
     Nobody but the caller.
     """
     with open_source(path) as source:
-        reading = begin(source, **wanted)
+        reading = Reading(source=source, **wanted)
         return _finish(reading, list(reading.chunks(None)))
 
 
@@ -172,7 +172,7 @@ def read_table_within(path: str | Path | Place, limit: MemoryLimit, **wanted: Un
     Nobody but the caller.
     """
     with open_source(path) as source:
-        reading = begin(source, **wanted)
+        reading = Reading(source=source, **wanted)
         most = limit.memory // (_VALUE_BYTES * len(reading.features) + _RECORD_BYTES)
         if 0 < (source.rows or 0) <= most:
             return _finish(reading, list(reading.chunks(None)))
@@ -214,7 +214,7 @@ def _finish(reading: Reading, chunks: list[Rows]) -> Table:
     values, people = rows.values, rows.people
     if not len(values):
         raise DataError(f"{path} has columns but no rows; {NO_RECORDS}")
-    left_out = set(source.names) - set(reading.used) - set(reading.categories.columns)
+    left_out = set(source.names) - set(reading.used) - set(reading.lists.columns)
     ignored = tuple(name or "(no name)" for name in source.names if name in left_out)
     first_rows = None
     if unit is not None and people is not None:

@@ -9,13 +9,11 @@ Source: Vertical DP, §3.1; docs/protocol.md, "Vertical tables".
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +21,11 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.data.database import Place
 from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.form import read_rows
+from fastlloyd.data.reading import Wanted
 from fastlloyd.data.source import open_source
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.errors import ConfigError, DataError, format_count
-from fastlloyd.wire.regular import read_regular
 
 ID_COLUMN = "id"
 _FORM = "a CSV file with one line 'feature,party' for each column"
@@ -76,29 +75,15 @@ class PartyFeatures:
     bounds: Bounds
 
 
-def read_vertical(
-    path: str | Path | Place,
-    *,
-    id_column: str = ID_COLUMN,
-    columns: Sequence[str] = (),
-    missing: str = "refuse",
-    bounds: Bounds | None = None,
-) -> VerticalTable:
+def read_vertical(path: str | Path | Place, *, id_column: str = ID_COLUMN, **wanted: Unpack[Wanted]) -> VerticalTable:
     """Read one party's columns; parameters and errors as for `read_sorted`."""
-    table = read_sorted(path, id_column=id_column, columns=columns, missing=missing, bounds=bounds)
+    table = read_sorted(path, id_column=id_column, **wanted)
     return VerticalTable(
         raw_ids=tuple(table.raw_texts[id_column]), raw_values=table.values, names=table.names, source=table.source
     )
 
 
-def read_sorted(
-    path: str | Path | Place,
-    *,
-    id_column: str = ID_COLUMN,
-    columns: Sequence[str] = (),
-    missing: str = "refuse",
-    bounds: Bounds | None = None,
-) -> Table:
+def read_sorted(path: str | Path | Place, *, id_column: str = ID_COLUMN, **wanted: Unpack[Wanted]) -> Table:
     """Read one party's records, in the order of their ids.
 
     Parameters
@@ -107,12 +92,8 @@ def read_sorted(
         As for `read_table`.
     id_column : str
         Names the records, the same at all parties: text is compared as it stands, but for spaces around it.
-    columns : sequence of str
-        Features to use, in this order; empty: those that `bounds` name, else all columns of numbers but ids.
-    missing : {'refuse', 'midpoint'}
-        What to do with a missing value.
-    bounds : Bounds, optional
-        Of this party's features.
+    columns, missing, bounds
+        As for `read_table`.
 
     Raises
     ------
@@ -121,16 +102,15 @@ def read_sorted(
     ConfigError
         `missing` is 'drop': a row that one party drops would be missing at that party alone.
     """
-    if missing == "drop":
+    if wanted.get("missing") == "drop":
         raise ConfigError(
             "--missing drop would leave the parties of a vertical protocol with different records: use --missing "
             "midpoint, or remove the row from every party's file"
         )
     with open_source(path) as source:
         source.index(id_column)
-        table = read_table(
-            source, columns=columns, ignore=(id_column,), missing=missing, bounds=bounds, texts=(id_column,)
-        )
+        wanted["ignore"] = wanted["texts"] = (id_column,)
+        table = read_table(source, **wanted)
         raw_ids = table.raw_texts[id_column]
         order = _sorted_rows(raw_ids, table.source, id_column, source.place.row)
     return replace(
@@ -199,16 +179,11 @@ def split_columns(names: Sequence[str], parties: int, how: str) -> tuple[tuple[i
 
 def _read_owners(path: Path, names: Sequence[str], parties: int) -> dict[str, int]:
     """Read who owns which column."""
-    try:
-        with io.StringIO(read_regular(path).removeprefix("\ufeff"), newline="") as file:
-            rows = [(number, row) for number, row in enumerate(csv.reader(file), 1) if any(map(str.strip, row))]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"--split {path}: cannot be read ({error}); expected {_FORM}") from error
-    if rows and [cell.strip().lower() for cell in rows[0][1]] == ["feature", "party"]:
+    rows = read_rows(path, "--split", f"expected {_FORM}")
+    if rows and [cell.lower() for cell in rows[0][1]] == ["feature", "party"]:
         rows = rows[1:]
     owner: dict[str, int] = {}
-    for number, row in rows:
-        cells = [cell.strip() for cell in row]
+    for number, cells in rows:
         if len(cells) != 2 or not cells[1].isdecimal() or not 1 <= int(cells[1]) <= parties:
             raise ConfigError(
                 f"--split {path}, line {number}: expected 'feature,party' with a party from 1 to {parties}"
@@ -260,7 +235,7 @@ def assemble_names(features: Sequence[PartyFeatures]) -> tuple[str, ...]:
 
 
 def assemble_centers(centers: NDArray[np.float64], features: Sequence[PartyFeatures]) -> NDArray[np.float64]:
-    """Turn centres into original units, each party's columns by its own bounds.
+    """Turn centres into original units, each party's columns by that party's bounds.
 
     Parameters
     ----------
@@ -272,17 +247,7 @@ def assemble_centers(centers: NDArray[np.float64], features: Sequence[PartyFeatu
     -------
     float64 array, shape (k, d)
     """
-    return np.concatenate([own_columns(centers, features, i) for i in range(len(features))], axis=1)
-
-
-def own_columns(centers: NDArray[np.float64], features: Sequence[PartyFeatures], index: int) -> NDArray[np.float64]:
-    """Return one party's columns of the centres, shape (k, d_i), in its own units; `index` counts from 0."""
-    width = sum(len(own.names) for own in features)
-    if centers.ndim != 2 or centers.shape[1] != width:
-        raise ConfigError(f"expected centres of {width} features, got shape {centers.shape}")
-    start = sum(len(own.names) for own in features[:index])
-    own = features[index]
-    return unscale(centers[:, start : start + len(own.names)], own.bounds)
+    return unscale(centers, whole_bounds(features))
 
 
 def whole_bounds(features: Sequence[PartyFeatures]) -> Bounds:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
-from fastlloyd.data.rows import RawRows
+from fastlloyd.data.records import RawRows
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.report.display import csv_cell, csv_text
 from fastlloyd.wire.header import PartyId

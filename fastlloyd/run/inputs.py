@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.data.bounds import Bounds, parse_bounds
 from fastlloyd.data.categories import Categories
-from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.dataset import Dataset, split_rows
 from fastlloyd.data.public.named import dataset_bounds, load_named
-from fastlloyd.data.split import split_rows
 from fastlloyd.errors import ConfigError
 from fastlloyd.protocols.registry import find
 from fastlloyd.report.unit import format_count

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.categories import Categories
-from fastlloyd.data.rows import RawRows
+from fastlloyd.data.records import RawRows
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.update import Movement
 from fastlloyd.privacy.release import Release

@@ -16,8 +16,7 @@ from fastlloyd.data.bounds import clipping_words, count_outside, scale
 from fastlloyd.data.database import Place
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.reading import Wanted
-from fastlloyd.data.records import ClientRecords, OwnRecords, StoredRecords
-from fastlloyd.data.rows import RawRows
+from fastlloyd.data.records import ClientRecords, OwnRecords, RawRows, StoredRecords
 from fastlloyd.data.table import MemoryLimit, Table, read_table, read_table_within
 from fastlloyd.errors import DataError, format_count
 from fastlloyd.net.cores import cores

@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 from fastlloyd.crypto.link.identity import Credentials, Identity
 from fastlloyd.crypto.link.roster import Roster
-from fastlloyd.data.records import ClientRecords
-from fastlloyd.data.rows import RawRows
+from fastlloyd.data.records import ClientRecords, RawRows
 from fastlloyd.errors import InternalError
 from fastlloyd.lifecycle.messages import setup_bounds
 from fastlloyd.net.meter import Meter

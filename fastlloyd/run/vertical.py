@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds, scale
 from fastlloyd.data.database import names_client
 from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.public.mixture import gaussian_mixture
 from fastlloyd.data.public.named import dataset_bounds
-from fastlloyd.data.public.vertical_mixture import gaussian_mixture
 from fastlloyd.data.vertical import ID_COLUMN, PartyFeatures, VerticalTable, read_vertical, split_dataset
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.party.option import describe_settings, option, read_settings

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import NoReturn
 
 from fastlloyd.cli.options import Parser
-from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
+from fastlloyd.data.form import DATA_DIR_VARIABLE
 from fastlloyd.errors import EXIT_OK, ConfigError, Interrupted
 from fastlloyd_papers.engine.registry import BENCHES, DEFAULT_OUTPUT, Options, find_bench, run_bench
 from fastlloyd_papers.engine.sitting import NAME as ALL

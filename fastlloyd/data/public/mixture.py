@@ -1,4 +1,4 @@
-"""Gaussian mixtures with server data of another distribution: demonstration data, made on one machine.
+"""Gaussian mixtures for demonstrations: with server data of another distribution, and for vertical protocols.
 
 The clients' records come from k equally likely normal components around uniform means; the server's from the same
 components and, as data that are related but of another distribution, uniformly from the cube of the means. The
@@ -17,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.dataset import Dataset
 from fastlloyd.errors import ConfigError
 
 MIXTURE = "mixture"
+DEFAULT_SPREAD = 0.1
 
 _MAX_VALUES = 1 << 28
 # A coordinate leaves mean +- 6 standard deviations once in 10^9; it then counts as the bound.
@@ -239,3 +241,45 @@ def _around(
 def _check(name: str, value: object, good: bool, expected: str) -> None:
     if not good:
         raise ConfigError(f"--dataset mixture: expected {name} as {expected}, got {value!r}")
+
+
+def gaussian_mixture(
+    n: int = 20_000, d: int = 8, k: int = 5, *, spread: float = DEFAULT_SPREAD, seed: int = 0
+) -> Dataset:
+    """Draw the data of the vertical experiments: k centres uniform in [-1, 1]^d, n points around them, clipped to that.
+
+    Parameters
+    ----------
+    n, d, k : int
+        The paper's: 20,000 points, 8 features, 5 centres.
+    spread : float
+        Standard deviation of each coordinate around its centre. The paper states none.
+    seed : int
+        Public.
+
+    Returns
+    -------
+    Dataset
+        Features x1..xd, labels (which centre), bounds -1 and 1. Each centre has n / k points, but for rounding;
+        their order is random.
+
+    Source
+    ------
+    Vertical DP, §6, "Synthetic mixed Gaussian dataset".
+    """
+    if not (1 <= k <= n and d >= 1 and spread > 0.0):
+        raise ConfigError(f"expected 1 <= k <= n, d >= 1 and a positive spread, got n={n}, d={d}, k={k}, {spread=}")
+    rng = np.random.default_rng(seed)
+    centers = rng.uniform(-1.0, 1.0, (k, d))
+    labels: NDArray[np.int64] = rng.permutation(np.arange(n, dtype=np.int64) % k)
+    values = np.clip(centers[labels] + rng.normal(0.0, spread, (n, d)), -1.0, 1.0)
+    names = tuple(f"x{i + 1}" for i in range(d))
+    return Dataset(
+        name=f"vertical_mixture_{n}_{d}_{k}",
+        values=values,
+        names=names,
+        labels=labels,
+        bounds=Bounds(np.full(d, -1.0), np.full(d, 1.0), names),
+        k=k,
+        licence="made by fastlloyd",
+    )

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import AUTO_PUBLIC, Bounds, auto_public, count_outside, parse_bounds
 from fastlloyd.data.dataset import UNKNOWN_LICENCE, Dataset
-from fastlloyd.data.form import SUFFIXES, names_file
+from fastlloyd.data.form import DATA_DIR_VARIABLE, SUFFIXES, names_file
 from fastlloyd.data.public.embedded import IRIS, load_photo
-from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
 from fastlloyd.data.source import open_source
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError, did_you_mean

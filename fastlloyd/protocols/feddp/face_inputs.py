@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, parse_bounds, scale
 from fastlloyd.data.database import Place
-from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.dataset import Dataset, public_permutation, split_rows
 from fastlloyd.data.form import DataFile
 from fastlloyd.data.public.mixture import MIXTURE, MixtureData, make_mixture, parse_mixture
 from fastlloyd.data.public.named import dataset_bounds
 from fastlloyd.data.records import OwnRecords
 from fastlloyd.data.source import open_source
-from fastlloyd.data.split import public_permutation, split_rows
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.privacy.delta import settle_delta

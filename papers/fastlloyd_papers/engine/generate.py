@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.data.dataset import split_rows
 from fastlloyd.data.public.named import load_named
-from fastlloyd.data.split import split_rows
 from fastlloyd.errors import ConfigError
 
 _SPREAD = 0.1

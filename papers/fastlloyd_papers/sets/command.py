@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
+from fastlloyd.data.form import DATA_DIR_VARIABLE
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, FastLloydError, did_you_mean
 from fastlloyd_papers.sets.download import EMBEDDED, Get, download, get_file
 from fastlloyd_papers.sets.make import MAKERS, make_sets

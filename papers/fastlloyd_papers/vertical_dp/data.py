@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import auto_public, scale
+from fastlloyd.data.public.mixture import gaussian_mixture
 from fastlloyd.data.public.named import dataset_bounds, load_named
-from fastlloyd.data.public.vertical_mixture import gaussian_mixture
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.kmeans.metrics import nearest

@@ -15,8 +15,7 @@ from fastlloyd.data import delimited, table
 from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.merge import Unit
-from fastlloyd.data.records import OwnRecords, StoredRecords
-from fastlloyd.data.rows import RawRows
+from fastlloyd.data.records import OwnRecords, RawRows, StoredRecords
 from fastlloyd.data.table import MemoryLimit, StoredTable, Table, read_table, read_table_within
 from fastlloyd.errors import DataError, InternalError
 from fastlloyd.protocols.fastlloyd import face, rounds

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastlloyd.data import rows
-from fastlloyd.data.rows import RawRows
+from fastlloyd.data import records as module
+from fastlloyd.data.records import RawRows
 
 
 def label(labels, **own):
@@ -29,7 +29,7 @@ def test_rows_of_a_part_of_a_public_set():
 
 
 def test_rows_that_were_dropped_over_many_blocks(monkeypatch):
-    monkeypatch.setattr(rows, "_BLOCK_ROWS", 3)
+    monkeypatch.setattr(module, "_BLOCK_ROWS", 3)
     kept = np.random.default_rng(0).random(50) < 0.6
     labels = np.arange(kept.sum())
     records = np.where(kept, np.cumsum(kept) - 1, -1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-from fastlloyd.data.split import public_permutation, split_rows
+from fastlloyd.data.dataset import public_permutation, split_rows
 from fastlloyd.errors import ConfigError, DataError
 
 

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.dataset import Dataset
-from fastlloyd.data.public.vertical_mixture import gaussian_mixture
+from fastlloyd.data.public.mixture import gaussian_mixture
 from fastlloyd.data.vertical import (
     PartyFeatures,
     assemble_centers,
     assemble_names,
     check_features,
-    own_columns,
     read_vertical,
     split_columns,
     split_dataset,
@@ -175,9 +174,8 @@ def test_each_party_reads_the_centres_in_its_own_units() -> None:
     centers = np.array([[-1.0, 0.0, 1.0], [1.0, 0.5, 0.0]])
     assert assemble_names(own) == ("a", "b", "c")
     assert assemble_centers(centers, own).tolist() == [[-1.0, 1.0, 6.0], [3.0, 2.0, 2.0]]
-    assert own_columns(centers, own, 1).tolist() == [[6.0], [2.0]]
-    with pytest.raises(ConfigError, match="expected centres of 3 features"):
-        own_columns(centers[:, :2], own, 0)
+    with pytest.raises(ConfigError, match="the bounds are for 3 features"):
+        assemble_centers(centers[:, :2], own)
 
 
 def test_names_that_stand_twice_are_refused() -> None:

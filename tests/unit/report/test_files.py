@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.data.bounds import Bounds, parse_bounds
-from fastlloyd.data.rows import RawRows
+from fastlloyd.data.records import RawRows
 from fastlloyd.errors import ConfigError
 from fastlloyd.report.files import PRIVATE_MODE, RunFolder, bounds_csv, centroids_csv, labels_csv, write_atomic
 from fastlloyd.wire.header import PartyId, clients
