@@ -3,7 +3,7 @@
 A signature under a plain digest lets its readers test guesses: whoever can compute the result for guessed records, as a
 server can that keeps its own noise, sees whether the signature fits. Under a commitment it tells them nothing.
 
-Source: docs/protocol.md, "Signed record"; docs/security.md, "What the end of a run tells".
+Source: docs/protocol.md, "Signed record"; docs/security.md, "What the end of a run reveals".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How much a peer may send: the largest body of each type of message, and how much of it ahead of time.
 
-Source: docs/security.md, "What a peer can make this party hold".
+Source: docs/security.md, "Memory that a peer can occupy".
 """
 
 from __future__ import annotations

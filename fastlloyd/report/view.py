@@ -3,7 +3,7 @@
 The party's own thread writes; threads that show it to people and to monitoring only read. Every value is replaced
 whole, so a reader sees an old one or a new one and never half of one.
 
-Source: docs/operations.md, "Monitoring"; docs/security.md, "What is seen from outside".
+Source: docs/operations.md, "Monitoring"; docs/security.md, "What monitoring shows".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ and shows nothing but a `View`, which holds public facts.
 A web page from elsewhere, opened in a browser on this machine, must not read the run: no header allows another origin,
 and a request for an unknown `Host` is refused, so that no other name can be bound to this address (DNS rebinding).
 
-Source: docs/operations.md, "Monitoring"; docs/security.md, "What is seen from outside".
+Source: docs/operations.md, "Monitoring"; docs/security.md, "What monitoring shows".
 """
 
 from __future__ import annotations
