@@ -163,7 +163,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.INTERNAL: "met an internal error",
     Reason.RESUME: "cannot resume: its stored state does not fit this run",
     Reason.STATE: "cannot keep its ledger or its state (the details stand on its own standard error)",
-    Reason.EQUIVOCATION: "told several parties different things, so no result was written",
+    Reason.EQUIVOCATION: "sent several parties different values, so no result was written",
     Reason.NOT_APPROVED: "did not start: what was approved is another configuration (its own standard error names each "
     "value that differs)",
     Reason.CONTRADICTION: "got answers of other parties that contradict each other; which of them is at fault is not "

@@ -12,7 +12,7 @@ only a server to which all clients sent bytes of the same stream can make the di
 when they are not. It can say that they are not when they are, which ends the run. Each client sends and gets one
 message, whatever their number, and however many things they compare at once: each has a stream.
 
-Source: docs/protocol.md, "All alike".
+Source: docs/protocol.md, "Comparison through the server".
 """
 
 from __future__ import annotations

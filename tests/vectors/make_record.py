@@ -1,6 +1,7 @@
 """Makes record.json: the end of a run through the server, and the signed record, for five clients.
 
-From docs/protocol.md ("All alike", "Closing exchange", "Signed record") and RFCs 5869, 8032, 8439; it imports nothing
+From docs/protocol.md ("Comparison through the server", "Closing exchange", "Signed record") and RFCs 5869, 8032,
+8439; it imports nothing
 of the package. `python -m tests.vectors.make_record > tests/vectors/record.json` writes the file anew.
 """
 
