@@ -4,7 +4,7 @@ A party knows the bounds before it reads a byte: of the set-up they are fixed, o
 A link refuses a longer frame when its length is announced, before memory is set aside for it; the driver
 refuses a longer message of its type, and a peer that sends too much before it is asked.
 
-Source: docs/security.md, "What a peer can make this party hold".
+Source: docs/security.md, "Memory that a peer can occupy".
 """
 
 from __future__ import annotations
