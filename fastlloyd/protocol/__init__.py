@@ -3,6 +3,7 @@
 =================  ==============================================================================================
 `base.py`          `Protocol`: claim, foresight, plan lines and the common part of the report, for every protocol
 `horizontal.py`    `Horizontal`: clients that hold records; the session of server and client, from hello to result
+`masked.py`        `Masked`: rounds of noisy masked sums: masks, noise, messages
 =================  ==============================================================================================
 
 Source: docs/adding-a-protocol.md.

@@ -55,8 +55,6 @@ class Protocol(Adapter, Generic[P]):
         All that it sends, in about that order.
     not_private : str
         Why a run protects nobody's record; empty for a protocol with noise.
-    against : str
-        From whom the claim protects.
     unreported : tuple of str
         Fields of the plan that the report does not repeat among the parameters.
     """
@@ -64,7 +62,6 @@ class Protocol(Adapter, Generic[P]):
     settings: ClassVar[type | None] = None
     messages: ClassVar[Messages]
     not_private: ClassVar[str] = ""
-    against: ClassVar[str] = ""
     unreported: ClassVar[tuple[str, ...]] = ("names", "protocol", "rounds")
 
     @abstractmethod
@@ -91,10 +88,14 @@ class Protocol(Adapter, Generic[P]):
         return Claim(
             epsilon=promised.epsilon,
             delta=promised.delta,
-            against=self.against,
+            against=self.against(plan),
             unit=self.privacy_unit(config),
             conditions=size_conditions(config),
         )
+
+    def against(self, plan: P) -> str:
+        """Say from whom the claim protects, and no more than is proved."""
+        return "nobody"
 
     def expected(self, config: RunConfig, plan: P) -> Expected | None:
         """Say what noise to expect on the result, from public numbers alone; None where there is none."""
@@ -126,10 +127,11 @@ class Protocol(Adapter, Generic[P]):
     def size_line(self, plan: P) -> PlanLine:
         """Say how many records, features, clusters and clients a run has."""
         sizes: Any = plan
+        most = "at most " if getattr(plan, "choose_k", False) else ""
         return PlanLine(
             sizes.protocol,
             f"{format_count(sizes.n_total, 'record')} at most, {format_count(sizes.d, 'feature')}, "
-            f"{format_count(sizes.k, 'cluster')}, {format_count(plan.clients, 'client')}",
+            f"{most}{format_count(sizes.k, 'cluster')}, {format_count(plan.clients, 'client')}",
         )
 
     def cost_lines(self, config: RunConfig, plan: P) -> list[PlanLine]:
@@ -142,12 +144,18 @@ class Protocol(Adapter, Generic[P]):
         if not claim.private:
             return [PlanLine("privacy", f"none; {claim.not_private_reason}")]
         epsilon = f"epsilon {spent(plan.all_releases(), claim.delta):.6g} of {claim.epsilon:g}"
-        delta = f"delta {claim.delta:.3g}" if claim.delta else "pure"
+        delta = f", delta {claim.delta:.3g}" if claim.delta else " (pure)"
+        mechanism = f", {sizes.mechanism} noise" if hasattr(plan, "mechanism") else ""
         return [
-            PlanLine("privacy", f"{epsilon}, {delta}, {claim.neighbours}"),
+            PlanLine("privacy", f"{epsilon}{delta}, {claim.neighbours}{mechanism}"),
             *promise_lines(config, delta=claim.delta, n_total=sizes.n_total),
+            *self.noise_lines(plan),
             *self.outlook(config, plan),
         ]
+
+    def noise_lines(self, plan: P) -> list[PlanLine]:
+        """Say what noise there is, round by round or in another way that is worth knowing."""
+        return []
 
     def outlook(self, config: RunConfig, plan: P) -> list[PlanLine]:
         """Say what noise to expect on the result, if that is known."""

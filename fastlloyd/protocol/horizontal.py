@@ -19,6 +19,7 @@ from __future__ import annotations
 import typing
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -32,12 +33,15 @@ from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocol.base import Protocol
+from fastlloyd.protocols.registry import find
+from fastlloyd.report.expected import Expected
+from fastlloyd.report.outlook import PlanLine, outlook_line
 from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import Begun, HorizontalPlan, ServerEnd, begin_client, run_server
 from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import Outcome, Result
-from fastlloyd.run.own_records import load_client
+from fastlloyd.run.own_records import load_client, load_large
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId
 
@@ -105,9 +109,21 @@ class Horizontal(Protocol[H]):
 
     @abstractmethod
     def play_server(
-        self, session: Session, plan: H, stored: Mapping[int, bytes], rounds_done: Mapping[PartyId, int]
+        self, session: Session, plan: H, secret: Any, stored: Mapping[int, bytes], rounds_done: Mapping[PartyId, int]
     ) -> Party[ServerRoundsEnd]:
-        """Play the server's rounds; on resume with the replies that are stored and what each client has accepted."""
+        """Play the server's rounds.
+
+        Parameters
+        ----------
+        session : Session
+        plan : Plan
+        secret : object
+            What `server_secret` gave.
+        stored : mapping from round to reply bytes
+            On resume, those that were fixed before.
+        rounds_done : mapping from client to int
+            How many replies each has accepted.
+        """
 
     @abstractmethod
     def play_client(self, session: Session, plan: H, points: Any, secrets: Any, stored: StoredRounds) -> Party[Any]:
@@ -118,6 +134,10 @@ class Horizontal(Protocol[H]):
         """Return the result that this party has at the end, by `make_result`."""
 
     # What it may say otherwise.
+
+    def server_secret(self) -> Any:
+        """Return what the server draws its noise from, made before its first message; None: it draws none."""
+        return None
 
     def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> Any:
         """Return the public parameters of a run: what is configured by the names of their fields.
@@ -163,7 +183,7 @@ class Horizontal(Protocol[H]):
 
     def load(self, config: RunConfig, common: CommonInputs, me: PartyId) -> ClientRecords | None:
         """Load a client's own records; the server has none."""
-        return load_client(config, common, me)
+        return (load_large if find(config.protocol).streams else load_client)(config, common, me)
 
     def writes_result(self, me: PartyId) -> bool:
         """Say whether this party can receive the result."""
@@ -174,15 +194,29 @@ class Horizontal(Protocol[H]):
         public, d = plan_inputs(config, clients, d, self.public_parameters)
         return self.make_plan(public, tuple(f"x{i + 1}" for i in range(d)))
 
+    def outlook(self, config: RunConfig, plan: H) -> list[PlanLine]:
+        """Say what noise to expect on the result, and what would be good, by the plans of other runs."""
+        if self.expected(config, plan) is None:
+            return []
+        sizes: Any = plan
+        public = self.public_parameters(config, plan.clients, sizes.n_total, sizes.k)
+
+        def expect(k: int, epsilon: float, n_total: int) -> Expected:
+            other = self.make_plan(replace(public, k=k, epsilon=epsilon, n_total=n_total), sizes.names)
+            return self.expected(config, other) or Expected(centre_noise=None, k=k, d=sizes.d)
+
+        fixed = config.dataset is not None
+        return [outlook_line(expect, k=sizes.k, epsilon=sizes.epsilon, n_total=sizes.n_total, fixed_n=fixed)]
+
     def serve(self, session: Session) -> Party[Outcome]:
         """Run the server."""
-        public = session.common.public
+        public, secret = session.common.public, self.server_secret()
         plan, end = yield from run_server(
             session,
             kind=self.plan_type,
             make=lambda announced: self.make_plan(public, announced.names),
             bounds=self.bounds,
-            play=lambda plan, stored, done: self.play_server(session, plan, stored, done),
+            play=lambda plan, stored, done: self.play_server(session, plan, secret, stored, done),
             included=self.included,
             relays_seed=self.relays_seed,
         )

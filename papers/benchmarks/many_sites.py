@@ -91,12 +91,14 @@ class Crowd:
 
     def __init__(self, folder: Path, clients: int, rounds: int, least: int, port: int) -> None:
         from fastlloyd.crypto.link.roster import Roster
-        from fastlloyd.protocols.fastlloyd.face import gather
         from fastlloyd.run.inputs import told
+        from fastlloyd.run.session import find_protocol
 
         self.roster = Roster.load(folder / "roster.toml")
         self.certificates = self.roster.certificates()
-        self.config, self.common = gather(configuration(folder, clients, rounds, least), clients)
+        self.config, self.common = find_protocol("fastlloyd").gather(
+            configuration(folder, clients, rounds, least), clients
+        )
         self.told = told(self.config, self.common, self.roster)
         self.public_digest = self.common.digest(self.config, self.roster.digest())
         self.folder, self.port = folder, port
@@ -137,10 +139,9 @@ class Crowd:
         from fastlloyd.data.records import OwnRecords
         from fastlloyd.lifecycle.messages import setup_bounds
         from fastlloyd.party.transcript import Transcript
-        from fastlloyd.protocols.fastlloyd.face import take_part
         from fastlloyd.run.driver import Deadlines, Driver
         from fastlloyd.run.machine import Host
-        from fastlloyd.run.session import Session
+        from fastlloyd.run.session import Session, find_protocol
         from fastlloyd.wire.header import clients
 
         bounds, config = setup_bounds(me), self.config
@@ -164,12 +165,13 @@ class Crowd:
         )
         host = Host(session.ledger, run_id=run_id, transcript=Transcript(digest))
         deadlines = Deadlines(setup_s=config.setup_deadline, round_s=config.deadline)
-        Driver(me, links, meter, deadlines, host).drive(take_part(session))
+        Driver(me, links, meter, deadlines, host).drive(find_protocol("fastlloyd").take_part(session))
 
 
 def lighten() -> None:
     """Let the clients of this process compute once what follows from public values, and leave without a result."""
-    from fastlloyd.protocols.fastlloyd import client, face
+    from fastlloyd.protocol import horizontal
+    from fastlloyd.protocols.fastlloyd import client, protocol
 
     lock, found = threading.Lock(), dict[str, Any]()
 
@@ -183,8 +185,13 @@ def lighten() -> None:
 
         return remembered
 
-    changes: dict[str, Any] = {"check_plan": once(face.check_plan), "first_centers": once(face.first_centers)}
-    vars(face).update(changes, conclude=leave, _make_result=lambda *_: None)
+    changes: dict[str, Any] = {
+        "check_plan": once(protocol.check_plan),
+        "first_centers": once(protocol.first_centers),
+    }
+    vars(protocol).update(changes)
+    vars(horizontal).update(conclude=leave)
+    protocol.FastLloydFamily.result = lambda *_: None  # type: ignore[method-assign]
     vars(client).update(first_centers=changes["first_centers"])
 
 

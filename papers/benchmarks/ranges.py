@@ -26,7 +26,7 @@ from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.privacy.delta import paper_delta
-from fastlloyd.protocols.fastlloyd import face_noise
+from fastlloyd.protocols.fastlloyd import quality
 from fastlloyd.protocols.fastlloyd.choose_k import choose_k
 from fastlloyd.protocols.feddp import face_noise as feddp_noise
 from fastlloyd.protocols.feddp.parameters import PublicParameters
@@ -161,7 +161,7 @@ def cluster_by(
     plan = dataclasses.replace(plan, seed=run, choose_k=choose)
     centers = simulate(quantise(points, plan.fraction_bits), plan, generator_noise(plan, rng))
     chosen = choose_k(plan, centers)
-    told = face_noise.noise_of(plan, centers, chosen)
+    told = quality.noise_of(plan, centers, chosen)
     left = centers if chosen is None else chosen
     return left.exact, left.noisy_counts, told
 

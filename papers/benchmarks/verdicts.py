@@ -26,8 +26,8 @@ from fastlloyd.data.bounds import scale
 from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.protocols.fastlloyd.face_noise import noise_of
 from fastlloyd.protocols.fastlloyd.plan import Plan
+from fastlloyd.protocols.fastlloyd.quality import noise_of
 from fastlloyd.report.quality import Quality, judge
 from fastlloyd_papers.engine.tables import markdown_table
 from fastlloyd_papers.utility.data import ablation_sources, fresh_sources, g2_source, load_points, real_source

@@ -17,11 +17,11 @@ import pytest
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import scale
-from fastlloyd.protocols.fastlloyd.face import gather
 from fastlloyd.report.document import load
 from fastlloyd.report.schema import schema
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.run_file import load_config
+from fastlloyd.run.session import find_protocol
 from tests.mpi.support import ROOT, Ended, done, read_matrix, report
 
 pytestmark = pytest.mark.mpi
@@ -105,7 +105,7 @@ def test_the_server_writes_nothing_that_it_may_not_see(plain: Run) -> None:
 
 
 def test_labels_are_the_nearest_released_centroids(plain: Run) -> None:
-    common = gather(RunConfig(), 2)[1]
+    common = find_protocol("fastlloyd").gather(RunConfig(), 2)[1]
     assert common.dataset is not None and common.splits is not None
     points = scale(common.dataset.values.copy(), common.bounds)
     centers = scale(read_matrix(plain.folder / "centroids.csv"), common.bounds)

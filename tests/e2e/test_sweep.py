@@ -17,10 +17,10 @@ import pytest
 
 from fastlloyd.data.bounds import scale
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.protocols.fastlloyd.face import gather
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import PartyId
 from tests.mpi.support import ROOT, done, read_matrix
 
@@ -74,7 +74,7 @@ def nicv_in_memory(name: str, seed: int) -> float:
 
 
 def prepare(name: str, seed: int) -> CommonInputs:
-    return gather(config(name, seed), 2)[1]
+    return find_protocol("fastlloyd").gather(config(name, seed), 2)[1]
 
 
 def config(name: str, seed: int) -> RunConfig:

@@ -22,11 +22,11 @@ from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.lifecycle.same_secret import AlikeTag
 from fastlloyd.lifecycle.sealed_messages import SealKey
 from fastlloyd.net.link.frame import FrameKind
-from fastlloyd.protocols.fastlloyd.face import gather
 from fastlloyd.report.document import load
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import PartyId
 from tests.mpi.support import PROGRAMS, ROOT, Ended, done, hospitals, once, read_matrix, report, run
 
@@ -128,7 +128,7 @@ def all_iris(plain: Iris, single: Iris, recorded: Iris, authentic: Iris) -> list
 
 @pytest.fixture(scope="module")
 def common() -> CommonInputs:
-    return gather(RunConfig(dataset="iris"), 2)[1]
+    return find_protocol("fastlloyd").gather(RunConfig(dataset="iris"), 2)[1]
 
 
 def test_a_run_of_one_client(single: Iris) -> None:

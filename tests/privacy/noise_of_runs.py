@@ -20,7 +20,8 @@ from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum, ve
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, continue_history
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
-from fastlloyd.protocols.fastlloyd import face as lloyd_face
+from fastlloyd.protocol import masked as masked_base
+from fastlloyd.protocols.fastlloyd import protocol as lloyd_module
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
 from fastlloyd.protocols.feddp import face as feddp_face
@@ -87,7 +88,7 @@ def share_scores(release: Release, noise: Integers, coins: np.random.Generator) 
 def server_noise(config: RunConfig, clients: int, coins: np.random.Generator) -> PartyEnd:
     """FastLloyd and its relatives with common masks: the server's reply less the vectors that it received."""
     bodies, found = Bodies(), PartyEnd()
-    with noting(lloyd_face, "server") as served:
+    with noting(masked_base, "server") as served:
         run_together(config, clients, tap=bodies_into(bodies))
     plan: Plan = served[0].given[0]
     for t in range(len(plan.rounds)):
@@ -102,7 +103,7 @@ def server_noise(config: RunConfig, clients: int, coins: np.random.Generator) ->
 def client_noise(config: RunConfig, clients: int, coins: np.random.Generator) -> PartyEnd:
     """The same with pairwise masks: what each client sent less its mask and the exact update of its records."""
     bodies, found = Bodies(), PartyEnd()
-    with noting(lloyd_face, "client") as lived:
+    with noting(lloyd_module, "client") as lived:
         run_together(config, clients, tap=bodies_into(bodies))
     for me, points, plan, masks in (role.given for role in lived):
         centers, history = first_centers(plan), NO_HISTORY
@@ -147,7 +148,7 @@ def feddp_noise(config: RunConfig, clients: int, coins: np.random.Generator) -> 
 def masked_vectors(config: RunConfig, clients: int, coins: np.random.Generator) -> PartyEnd:
     """FastLloyd: what the server receives from each client, of pairwise masks but the last, as uniform numbers."""
     bodies, found = Bodies(), PartyEnd()
-    with noting(lloyd_face, "server") as served:
+    with noting(masked_base, "server") as served:
         run_together(config, clients, tap=bodies_into(bodies))
     plan: Plan = served[0].given[0]
     for rank in range(1, clients + (plan.masking == "common")):

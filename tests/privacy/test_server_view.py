@@ -345,7 +345,7 @@ def lengthen_by_records(patch: pytest.MonkeyPatch) -> None:
         counts[session.me] = int((raw_labels == 0).sum())
         return conclude(session, made, raw_labels=raw_labels, **more)
 
-    patch.setattr("fastlloyd.protocols.fastlloyd.face.conclude", count)
+    patch.setattr("fastlloyd.protocol.horizontal.conclude", count)
     patch.setattr(Counters, "body", lambda self: body(self) + b" " * max(counts[party] for party in self.by_party))
 
 
@@ -356,7 +356,7 @@ def count_in_the_open(patch: pytest.MonkeyPatch) -> None:
         public = {**made.common, "parameters": {**made.common["parameters"], "first": made.centroids[0, 0]}}
         return conclude(session, replace(made, common=public), **more)
 
-    patch.setattr("fastlloyd.protocols.fastlloyd.face.conclude", tell)
+    patch.setattr("fastlloyd.protocol.horizontal.conclude", tell)
 
 
 @pytest.mark.parametrize(

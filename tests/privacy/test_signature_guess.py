@@ -116,7 +116,7 @@ def live(config: RunConfig, n: int, patch: pytest.MonkeyPatch) -> tuple[Curious,
         return body
 
     patch.setattr(in_memory, "Session", with_roster)
-    patch.setattr("fastlloyd.protocols.fastlloyd.face.draw_noise", keep_noise)
+    patch.setattr("fastlloyd.protocols.fastlloyd.protocol.draw_noise", keep_noise)
     patch.setattr(closing, "_account", keep_record)
     protocol = find_protocol(config.protocol)
     config, common = protocol.gather(config, n)

@@ -14,8 +14,8 @@ from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.merging import CLEAR
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.protocols.fastlloyd.face_noise import noise_of
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
+from fastlloyd.protocols.fastlloyd.quality import noise_of
 from fastlloyd.wire.header import clients
 from tests.protocols.support import no_noise, parameters, plan_for, run
 from tests.protocols.whole import run_whole

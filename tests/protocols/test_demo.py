@@ -14,7 +14,7 @@ from tests.protocols.vertical_dp.support import Replay
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_demonstration_is_good_and_no_cluster_is_empty(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastlloyd.protocols.fastlloyd.face.SecretRandom", lambda: Replay(1))
+    monkeypatch.setattr("fastlloyd.protocol.masked.SecretRandom", lambda: Replay(1))
     ended = run_together(RunConfig(seed=seed), 2)
     result = next(outcome.result for outcome in ended.outcomes.values() if outcome.result is not None)
     assert result.common["protocol"] == "fastlloyd-plus"

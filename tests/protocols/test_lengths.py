@@ -21,8 +21,9 @@ from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.effects import Party
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.protocols.fastlloyd.face_plan import payload_line, round_lines
+from fastlloyd.protocol.masked import payload_line
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
+from fastlloyd.protocols.fastlloyd.plan_lines import round_lines
 from fastlloyd.protocols.fastlloyd.plus_state import noise_deviations
 from fastlloyd.protocols.fastlloyd.round_plan import MOST_CELLS, Outline
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
@@ -334,15 +335,18 @@ def test_what_a_plan_says_of_a_histogram() -> None:
     plan = planned(1234, at=1)
     assert str(payload_line(plan)) == "payload: 216 bytes a round, 29,616 in round 2, all parties together"
     count = plan.rounds[1].count_scale / (1 << plan.fraction_bits)
-    lines = round_lines(plan, spread=2.0)
-    assert str(lines[1]) == f"  round 2: histogram of 1,234 cells, noise on a count {2.0 * count:.3g}"
+    lines = round_lines(plan)
+    assert str(lines[1]) == f"  round 2: histogram of 1,234 cells, noise on a count {count:.3g}"
+    shared = planned(1234, at=1, masking="pairwise")  # three shares, of which two count
+    count = shared.rounds[1].count_scale / (1 << shared.fraction_bits)
+    assert round_lines(shared)[1].text == f"histogram of 1,234 cells, noise on a count {1.5**0.5 * count:.3g}"
     assert [line.name for line in lines] == ["  round 1", "  round 2", "  round 3"]
     plain = plan_for(blobs(90, 3, 2), 3, rounds=3)
     assert str(payload_line(plain)) == "payload: 144 bytes a round, all parties together"
     survey = plan_for(blobs(90, 3, 2), 3, rounds=3, protocol="fastlloyd-plus", settings={"start": "survey"})
     noise = 100 * survey.rounds[0].sum_scale / (1 << survey.fraction_bits) / survey.n_total / 2
     said = f"on a coordinate of their middle {noise:.2f} % of the feature's range"
-    assert round_lines(survey, spread=1.0)[0].text.endswith(said)
-    first, others = round_lines(plain, spread=1.0)
+    assert round_lines(survey)[0].text.endswith(said)
+    first, others = round_lines(plain)
     assert (first.name, others.name) == ("  round 1", "  rounds 2 to 3, each")
     assert first.text.startswith("radius ") and others.text.startswith("radius ")

@@ -11,9 +11,9 @@ import pytest
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.kmeans.update import split
-from fastlloyd.protocols.fastlloyd.face_noise import expect, noise_of, ratio_deviations
 from fastlloyd.protocols.fastlloyd.plus import last_doubt, radius
 from fastlloyd.protocols.fastlloyd.plus_grid import left_out
+from fastlloyd.protocols.fastlloyd.quality import expect, noise_of, ratio_deviations
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
 from fastlloyd.report.quality import judge
 from fastlloyd.report.ranges import NORMAL_TAIL

@@ -29,6 +29,10 @@ NAMES = ("age", "dose", "weight", "height")
 # Whose released centres carry noise in each round.
 BY_ROUND = {"fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "feddp", "vertical-he"}
 PACKAGE = Path(fastlloyd.__file__).parent
+# Where protocols say who sees what.
+SIGHTS = sorted(
+    path for path in PACKAGE.rglob("*.py") if "Sight(" in path.read_text("utf-8") and path.name != "sight.py"
+)
 CODE = (
     "report/page/result.py",
     "report/page/clusters.py",
@@ -72,7 +76,7 @@ def vocabulary() -> frozenset[str]:
     templates = resources.files("fastlloyd.report.page").joinpath("templates")
     texts = [each.read_text("utf-8") for each in templates.iterdir()]
     texts += [(PACKAGE / name).read_text("utf-8") for name in CODE]
-    texts += [path.read_text("utf-8") for path in PACKAGE.glob("protocols/*/face_words.py")]
+    texts += [path.read_text("utf-8") for path in SIGHTS]
     return frozenset(word.lower() for text in texts for word in re.findall(r"[^\W\d_]{2,}", text))
 
 
@@ -150,9 +154,7 @@ def vocabulary_numbers() -> list[str]:
     """Texts in which templates and sentences name numbers."""
     templates = resources.files("fastlloyd.report.page").joinpath("templates")
     sentences = templates.joinpath("report.html").read_text("utf-8")
-    words = [
-        path.read_text("utf-8") for path in (PACKAGE / "report/sight.py", *PACKAGE.glob("protocols/*/face_words.py"))
-    ]
+    words = [path.read_text("utf-8") for path in (PACKAGE / "report/sight.py", *SIGHTS)]
     return [re.sub(r"\{[%#{].*?[%#}]\}", " ", sentences), *words]
 
 

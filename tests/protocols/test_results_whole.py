@@ -17,10 +17,13 @@ from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.dossier.verify import verify
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.protocol import horizontal
+from fastlloyd.protocol.horizontal import Horizontal
 from fastlloyd.protocols.fastlloyd.rounds import post_process
 from fastlloyd.protocols.registry import PROTOCOLS, find
 from fastlloyd.report.signed import SIGNED_ELSE, SignedRecord
 from fastlloyd.run.outcome import Result
+from fastlloyd.run.session import find_protocol
 from tests.contracts import whole_run
 from tests.protocols.whole import run_whole
 
@@ -78,8 +81,12 @@ def test_every_party_with_the_result_can_check_who_signed_it(name: str, roster: 
 
 def deviate(monkeypatch: pytest.MonkeyPatch, protocol: str, rank: int) -> None:
     """Let one party make another result than the others at the end: what a build that computes otherwise does."""
-    face = import_module(f"{find(protocol).package}.face")
-    conclude: Callable[..., Any] = face.conclude
+    module = (
+        horizontal
+        if isinstance(find_protocol(protocol), Horizontal)
+        else import_module(f"{find(protocol).package}.face")
+    )
+    conclude: Callable[..., Any] = module.conclude  # type: ignore[attr-defined]
 
     def other(session: Any, made: Any, **more: Any) -> Any:
         if session.me.rank == rank and isinstance(made, Result):
@@ -89,7 +96,7 @@ def deviate(monkeypatch: pytest.MonkeyPatch, protocol: str, rank: int) -> None:
                 made = dataclasses.replace(made, centroids=made.centroids * (1.0 + 1e-12))
         return conclude(session, made, **more)
 
-    monkeypatch.setattr(face, "conclude", other)
+    monkeypatch.setattr(module, "conclude", other)
 
 
 @pytest.mark.parametrize("name", [name for name in RUNS if name not in ALONE])

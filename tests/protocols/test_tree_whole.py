@@ -157,7 +157,7 @@ def same_noise(monkeypatch):
     def draw(plan, t, secret):
         return np.random.default_rng(t).integers(-1000, 1000, plan.elements(t))
 
-    monkeypatch.setattr("fastlloyd.protocols.fastlloyd.face.draw_noise", draw)
+    monkeypatch.setattr("fastlloyd.protocols.fastlloyd.protocol.draw_noise", draw)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@
 `parameters.py`      what the parties agree on
 `plan.py`            what follows from it for one run; `round_plan.py`, `plus_plan.py`: radii and noise
 `reference.py`       the algorithm on pooled data, without messages; `plus_reference.py`, the updates of `plus.py`
-`face.py`            ties the protocol to runs, data and reports, with `face_*.py`
+`protocol.py`        the class that ties it to runs, data and reports; `words.py`, `quality.py`, `plan_lines.py`
 ===================  =================================================================================
 
 Lines 15 and 16, which are Figure 1, GlobalMSA, stand for both sides in `fastlloyd.lifecycle.masked_sums`.

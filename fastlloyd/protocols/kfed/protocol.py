@@ -54,7 +54,12 @@ class KFed(Horizontal[Plan]):
         return recall(MergedCenters, reply, centers_format(plan), "reply-0").included
 
     def play_server(
-        self, session: Session, plan: Plan, stored: Mapping[int, bytes], rounds_done: Mapping[PartyId, int]
+        self,
+        session: Session,
+        plan: Plan,
+        secret: None,
+        stored: Mapping[int, bytes],
+        rounds_done: Mapping[PartyId, int],
     ) -> Party[ServerResult]:
         """Merge the clients' centres."""
         return server(plan, stored=stored, rounds_done=rounds_done)

@@ -18,7 +18,8 @@ from fastlloyd.data.merge import Unit
 from fastlloyd.data.records import OwnRecords, RawRows, StoredRecords
 from fastlloyd.data.table import MemoryLimit, StoredTable, Table, read_table, read_table_within
 from fastlloyd.errors import DataError, InternalError
-from fastlloyd.protocols.fastlloyd import face, rounds
+from fastlloyd.protocols.fastlloyd import protocol as lloyd_module
+from fastlloyd.protocols.fastlloyd import rounds
 from fastlloyd.report.files import labels_csv
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together
@@ -212,7 +213,7 @@ def test_a_run_has_the_result_that_it_has_in_memory(
     protocol: str, sites: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "draw_noise", lambda plan, t, secret: np.zeros(plan.elements(t), dtype=np.int64))
-    monkeypatch.setattr(face, "draw_noise", rounds.draw_noise)
+    monkeypatch.setattr(lloyd_module, "draw_noise", rounds.draw_noise)
     wanted = {"protocol": protocol, "ring_bits": 64, "output": str(tmp_path / "none" / "yet")}
     held = run_together(config(sites, memory="1G", **wanted), 2)
     kept = run_together(config(sites, memory="1M", **wanted), 2)
@@ -232,11 +233,11 @@ def test_a_run_has_the_result_that_it_has_in_memory(
 
 
 def test_what_a_stored_client_refuses(sites: str, tmp_path: Path) -> None:
-    face_of = find_protocol("lloyd")
+    lloyd = find_protocol("lloyd")
 
     def load(**wanted: Any) -> object:
-        settings, common = face_of.gather(config(sites, protocol="lloyd", memory="1M", **wanted), 2)
-        return face_of.load(settings, common, clients(2)[0])
+        settings, common = lloyd.gather(config(sites, protocol="lloyd", memory="1M", **wanted), 2)
+        return lloyd.load(settings, common, clients(2)[0])
 
     with pytest.raises(DataError, match=r"has 39,?920 records, expected at most 10"):
         load(client_caps=(10, 10))

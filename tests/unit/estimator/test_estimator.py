@@ -25,7 +25,8 @@ from fastlloyd.errors import BudgetError
 from fastlloyd.estimator import fitting
 from fastlloyd.estimator.caution import PrivacyWarning
 from fastlloyd.estimator.estimator import FastLloyd, ParameterError
-from fastlloyd.protocols.fastlloyd import face as module
+from fastlloyd.protocol import masked
+from fastlloyd.protocols.fastlloyd import protocol as module
 from fastlloyd.protocols.fastlloyd.plan import MECHANISMS
 from fastlloyd.run.in_memory import InMemory, run_together
 from fastlloyd.wire.header import clients
@@ -330,7 +331,7 @@ def test_fit_is_whole_where_warnings_are_errors(monkeypatch: pytest.MonkeyPatch)
 
 def test_fitted_estimator_pickles_without_secrets_or_records(monkeypatch: pytest.MonkeyPatch) -> None:
     secrets: list[bytes] = []
-    draw, masks = module.draw_noise, module.MaskGenerator
+    draw, masks = module.draw_noise, masked.MaskGenerator
 
     def watched_noise(plan: Any, t: int, secret: Any) -> NDArray[np.int64]:
         noise = draw(plan, t, secret)
@@ -342,7 +343,7 @@ def test_fitted_estimator_pickles_without_secrets_or_records(monkeypatch: pytest
         return masks(seed, *rest)
 
     monkeypatch.setattr(module, "draw_noise", watched_noise)
-    monkeypatch.setattr(module, "MaskGenerator", watched_masks)
+    monkeypatch.setattr(masked, "MaskGenerator", watched_masks)
     X = people()
     fitted = model().fit(X)
     stored = pickle.dumps(fitted)

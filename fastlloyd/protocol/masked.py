@@ -1,0 +1,233 @@
+"""The base of protocols whose rounds are noisy masked sums: masks, noise, messages, and who sees what.
+
+A protocol says what stands in its plan, what noise its rounds have, and what its clients compute. The server adds up
+masked vectors and noise. With pairwise masking the clients add the noise, in shares.
+
+Source: FastLloyd, §5.3.4, Figure 1; docs/protocol.md, "Masks"; docs/security.md, "Who sees what".
+"""
+
+from __future__ import annotations
+
+import typing
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import partial
+from itertools import groupby
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum, vector_format
+from fastlloyd.lifecycle.masked_sums import MaskedPlan, Served, bounds, server
+from fastlloyd.lifecycle.rounds import Draw
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.mask import MaskGenerator, Masks
+from fastlloyd.masking.pairwise import PairwiseMasks
+from fastlloyd.party.effects import Party
+from fastlloyd.party.message import recall
+from fastlloyd.party.message_bounds import MessageBounds
+from fastlloyd.privacy.accountant import SAMPLER_DELTA
+from fastlloyd.privacy.calibration import gaussian_noise_multiplier
+from fastlloyd.privacy.delta import paper_delta, settle_delta
+from fastlloyd.privacy.shares import zcdp_noise_multiplier
+from fastlloyd.protocol.horizontal import Horizontal
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.outlook import PlanLine
+from fastlloyd.run.agreement import MaskAgreement
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.horizontal import Begun, HorizontalPlan
+from fastlloyd.run.inputs import fill_public
+from fastlloyd.run.session import Session
+from fastlloyd.wire.header import PartyId
+
+_AGAINST = (
+    "any single other client, over all messages to it (not against the server: it gets masked vectors, but knows the "
+    "noise, and can take it off where a client's masks or the result reach it)"
+)
+
+
+class SumsPlan(HorizontalPlan, MaskedPlan, typing.Protocol):
+    """What the plan of noisy masked sums says besides."""
+
+    @property
+    def delta(self) -> float:
+        """Of the whole run; 0 for pure epsilon."""
+
+    @property
+    def epsilon(self) -> float:
+        """Of the whole run."""
+
+    @property
+    def fraction_bits(self) -> int:
+        """Numbers lie on the grid of 2^-q."""
+
+    @property
+    def known_shares(self) -> int:
+        """With pairwise masking, of how many clients an observer may know the shares of noise."""
+
+    @property
+    def noise_price(self) -> float:
+        """All noise over what a server would add alone for the same epsilon; 1 without shares."""
+
+
+S = TypeVar("S", bound=SumsPlan)
+
+
+class Masked(Horizontal[S]):
+    """A protocol of noisy masked sums."""
+
+    records_ahead = True
+
+    @abstractmethod
+    def noise(self, plan: S, t: int, secret: SecretRandom) -> NDArray[np.int64]:
+        """Draw the server's noise of round t in grid units, shape (plan.elements(t),); zeros where it adds none."""
+
+    @abstractmethod
+    def share(self, plan: S, t: int, secret: SecretRandom) -> NDArray[np.int64]:
+        """Draw one client's share of round t's noise in grid units, shape (plan.elements(t),).
+
+        Zeros where the server adds the noise.
+        """
+
+    def shared_start(self, plan: S) -> bytes:
+        """Return what the clients must have in common besides the plan when they agree on masks: the first centres."""
+        return b""
+
+    def delta(self, config: RunConfig, n_total: int) -> float | None:
+        """Return the delta that a run may have; None for the default.
+
+        Raises
+        ------
+        ConfigError
+            It is large, and nobody accepted that.
+        """
+        large = config.accept_large_delta
+        return settle_delta(config.delta, n_total=n_total, paper=paper_delta(n_total), accept_large=large)
+
+    def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> Any:
+        """Return the public parameters of a run."""
+        least, delta = config.min_clients, self.delta(config, n_total)
+        return fill_public(
+            self.public_type,
+            config,
+            clients=clients,
+            min_clients=clients if least is None else least,
+            k=k,
+            n_total=n_total,
+            delta=delta,
+        )
+
+    def links_clients(self, config: RunConfig) -> bool:
+        """Say whether clients need links to each other: with a common seed they agree through the server."""
+        return config.masking == "pairwise"
+
+    def adds_up(self, config: RunConfig) -> bool:
+        """Say whether aggregators can add up: under common masks a vector goes to the server alone."""
+        return config.masking != "pairwise"
+
+    def relays_seed(self, plan: S) -> bool:
+        """Say whether the clients agree on a common seed through the server."""
+        return plan.masking != "pairwise"
+
+    def bounds(self, plan: S) -> MessageBounds:
+        """Return the bounds of what a peer may send once the plan is known."""
+        return bounds(plan)
+
+    def included(self, plan: S, t: int, reply: bytes) -> tuple[PartyId, ...]:
+        """Name the clients whose updates are in the stored reply of round t."""
+        return recall(NoisyMaskedSum, reply, vector_format(plan, t), f"reply-{t}").included
+
+    def agree(self, session: Session, begun: Begun[S]) -> Party[tuple[Any, bytes | None]]:
+        """Agree with the other clients on masks, and on a common seed where masks are common."""
+        return make_masks(begun.agreement(self.shared_start(begun.plan)), begun.plan)
+
+    def server_secret(self) -> SecretRandom:
+        """Return what the server draws its noise from."""
+        return SecretRandom()
+
+    def play_server(
+        self,
+        session: Session,
+        plan: S,
+        secret: SecretRandom,
+        stored: Mapping[int, bytes],
+        rounds_done: Mapping[PartyId, int],
+    ) -> Party[Served]:
+        """Add up masked vectors and noise."""
+        return server(plan, lambda t: self.noise(plan, t, secret), stored=stored, rounds_done=rounds_done)
+
+    def own_share(self, plan: S) -> Draw | None:
+        """Return what draws this client's shares of the noise; None where the server adds it."""
+        return partial(self.share, plan, secret=SecretRandom()) if plan.masking == "pairwise" else None
+
+    def against(self, plan: S) -> str:
+        """Say from whom the claim protects."""
+        if plan.masking != "pairwise":
+            return _AGAINST
+        known = "one client" if plan.known_shares == 1 else f"up to {plan.known_shares} clients together"
+        return (
+            f"{known}, the server, or both together, over all messages to them (each client adds a share of the noise; "
+            "the server sees the noisy sums)"
+        )
+
+    def parameters(self, plan: S, rounds: int) -> dict[str, Any]:
+        """Return the public parameters for the report."""
+        price = {"noise_price": plan.noise_price} if plan.masking == "pairwise" else {}
+        return {**super().parameters(plan, rounds), **price}
+
+    def noise_lines(self, plan: S) -> list[PlanLine]:
+        """Say what it costs that the clients add the noise in shares, where they do."""
+        if plan.masking != "pairwise":
+            return []
+        counted = plan.clients - plan.known_shares
+        lines = [
+            PlanLine(
+                "shares",
+                f"each client adds one, and the guarantee rests on {counted} of {plan.clients} (an observer may know "
+                f"{plan.known_shares}); {plan.noise_price - 1.0:.1%} more noise in all than a server alone would add",
+            )
+        ]
+        if plan.delta > 0.0:
+            delta = plan.delta - SAMPLER_DELTA
+            zcdp = zcdp_noise_multiplier(plan.epsilon, delta) / gaussian_noise_multiplier(plan.epsilon, delta)
+            words = f"accounted as the Gaussian that dominates them; by zCDP it would be {zcdp - 1.0:.1%} on top"
+            lines.append(PlanLine("", f"  ({words})"))
+        return lines
+
+    def cost_lines(self, config: RunConfig, plan: S) -> list[PlanLine]:
+        """Say how many rounds there are, in which numbers they count, and how many bytes they send."""
+        return [
+            PlanLine("rounds", f"{len(plan.rounds)}"),
+            PlanLine("arithmetic", f"ring Z_2^{plan.ring_bits}, {plan.fraction_bits} fraction bits"),
+            payload_line(plan),
+        ]
+
+
+def payload_line(plan: MaskedPlan) -> PlanLine:
+    """Say how many bytes of vectors all parties send in a round, and in which rounds it is another number."""
+    each = [2 * plan.clients * plan.elements(t) * plan.ring_bits // 8 for t in range(len(plan.rounds))]
+    others = ""
+    for size, found in groupby(range(len(each)), each.__getitem__):
+        others += f", {size:,} in {name_rounds(*found)}" if size != each[-1] else ""
+    return PlanLine("payload", f"{each[-1]:,} bytes a round{others}, all parties together")
+
+
+def name_rounds(first: int, *others: int) -> str:
+    """Name a round, or rounds in a row."""
+    return f"rounds {first + 1} to {others[-1] + 1}" if others else f"round {first + 1}"
+
+
+def make_masks(agreement: MaskAgreement, plan: SumsPlan) -> Party[tuple[Masks, bytes | None]]:
+    """Agree with the other clients on the masks that the plan asks for, of the shape of round 0, and on a common seed.
+
+    Returns
+    -------
+    Masks, bytes or None
+        The seed is None with pairwise masks.
+    """
+    ring = Ring(plan.ring_bits)
+    if plan.masking == "pairwise":
+        return PairwiseMasks((yield from agreement.pairs()), ring, plan.elements(0), agreement.run_id), None
+    seed = yield from agreement.seed()
+    return MaskGenerator(seed, ring, plan.elements(0), agreement.run_id), seed
