@@ -53,8 +53,31 @@ class PlainPlan:
                 raise ValueError(f"the plan has {name} = {got!r}, expected {wanted!r}")
 
 
-def alike(kind: type[PlainPlan], *sources: object, but: tuple[str, ...] = _AUTOMATIC) -> dict[str, Any]:
-    """Return what a plan takes over as it is: each field that a source has an attribute of the same name for.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTerms:
+    """What all parties state before a run, and its plan repeats: the base of both, so that each name stands once.
+
+    Attributes
+    ----------
+    clients : int
+        How many take part.
+    k : int
+        Number of clusters; where it is to be chosen, the largest number.
+    n_total : int
+        Public upper bound N on all records together.
+    seed : int
+        Of the public randomness.
+    """
+
+    protocol: str
+    clients: int
+    k: int
+    n_total: int
+    seed: int
+
+
+def same_named(kind: type[PlainPlan], *sources: object, but: tuple[str, ...] = _AUTOMATIC) -> dict[str, Any]:
+    """Return what a plan takes over unchanged: each field for which a source has an attribute of the same name.
 
     Parameters
     ----------

@@ -109,6 +109,8 @@ def by_feddp(
     """
     names = tuple(f"x{h + 1}" for h in range(points.shape[1]))
     public = PublicParameters(
+        protocol="feddp",
+        known_shares=1,
         clients=3,
         k=most,
         choose_k=True,

@@ -111,6 +111,9 @@ def cluster_by(
         "privacy_level": "client" if by_user else "record",
     }
     public = PublicParameters(
+        protocol="feddp",
+        choose_k=False,
+        known_shares=1,
         clients=3,
         k=k,
         n_total=n - held,

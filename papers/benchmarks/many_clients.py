@@ -86,6 +86,8 @@ def round_milliseconds(points: NDArray[np.float64], count: int) -> float:
         rounds=ROUNDS,
         seed=0,
         ring_bits=32,
+        masking="common",
+        known_shares=1,
         settings={},
     )
     plan = make_plan(public, d=D, names=tuple(f"x{i + 1}" for i in range(D)))

@@ -137,6 +137,9 @@ def cluster_by(
     rng = np.random.default_rng([_SEED, run, n, d, k, round(100 * epsilon)])
     if protocol == "feddp":
         public = PublicParameters(
+            protocol="feddp",
+            choose_k=False,
+            known_shares=1,
             clients=3,
             k=k,
             n_total=n,

@@ -48,6 +48,8 @@ def parameters(n: int, k: int, **changes: Any) -> PublicParameters:
         "seed": 0,
         "ring_bits": 32,
         "settings": {},
+        "masking": "common",
+        "known_shares": 1,
         **changes,
     }
     values.setdefault("min_clients", values["clients"])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, RangeError
-from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, PlainPlan, alike, check_epsilon
+from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, PlainPlan, check_epsilon, same_named
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.delta import stated_delta
@@ -118,7 +118,7 @@ def make_plan(public: PublicParameters, names: tuple[str, ...]) -> Plan:
     if public.n_total + _TAIL * scale >= 1 << (RING_BITS - 1):
         raise RangeError(f"--n-total: counts of {public.n_total} records with this noise do not fit {RING_BITS} bits")
     return Plan(
-        **alike(Plan, public),
+        **same_named(Plan, public),
         min_clients=public.clients,
         names=names,
         delta=delta,

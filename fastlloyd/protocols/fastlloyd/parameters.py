@@ -8,6 +8,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.merging import LEAST, MOST
+from fastlloyd.party.plain_plan import RunTerms
 from fastlloyd.privacy.limits import check_clients, check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES
 from fastlloyd.privacy.shares import spread
@@ -24,40 +25,41 @@ _IN_SHARES = {"gaussian": GAUSSIAN_SHARES, "laplace": LAPLACE_SHARES, "none": "n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublicParameters:
-    """Public parameters of one run.
+class Terms(RunTerms):
+    """What the public parameters and the plan have in common.
 
     Attributes
     ----------
-    k : int
-        Number of clusters; with `choose_k` the largest number.
     choose_k : bool
         Let the clients choose k from the last centres (fastlloyd-plus).
-    n_total : int
-        Public upper bound N on all records together.
-    delta : float or None
-        None: the default, 1 / (100 N).
-    rounds : int or None
-        None: the protocol's formula.
     masking : {'common', 'pairwise'}
     known_shares : int
         With pairwise masking, t: of how many clients an observer may know the shares of noise, its own counted.
     """
 
-    protocol: str
-    clients: int
     min_clients: int
-    k: int
-    n_total: int
     epsilon: float
+    ring_bits: int
+    masking: str
+    known_shares: int
+    choose_k: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicParameters(Terms):
+    """Public parameters of one run.
+
+    Attributes
+    ----------
+    delta : float or None
+        None: the default, 1 / (100 N).
+    rounds : int or None
+        None: the protocol's formula.
+    """
+
     delta: float | None
     rounds: int | None
-    seed: int
-    ring_bits: int
     settings: Mapping[str, Any]
-    choose_k: bool = False
-    masking: str = "common"
-    known_shares: int = 1
 
     def __post_init__(self) -> None:
         check_clients(self.clients, self.min_clients)

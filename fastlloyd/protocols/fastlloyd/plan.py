@@ -14,12 +14,12 @@ from itertools import accumulate
 from typing import Annotated, Any
 
 from fastlloyd.errors import RangeError
-from fastlloyd.party.plain_plan import PlainPlan, alike, check_delta, check_epsilon
+from fastlloyd.party.plain_plan import PlainPlan, check_delta, check_epsilon, same_named
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.delta import automatic_delta, stated_delta
 from fastlloyd.privacy.release import NORM_OF, SHARED, Release
 from fastlloyd.privacy.shares import noise_price
-from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
+from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters, Terms
 from fastlloyd.protocols.fastlloyd.plus_plan import PlusPlan, survey_sensitivity
 from fastlloyd.protocols.fastlloyd.round_plan import Outline, RoundPlan, sum_sensitivity
 from fastlloyd.protocols.fastlloyd.settings import automatic_rounds, settings_from
@@ -43,30 +43,19 @@ _READY_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(PlainPlan):
+class Plan(Terms, PlainPlan):
     """Everything public that one run needs; the same on all parties."""
 
-    protocol: str
-    clients: int
-    min_clients: int
-    k: int
     d: int
     names: tuple[str, ...]
-    n_total: int
-    epsilon: float
     delta: float
-    seed: int
-    ring_bits: int
     fraction_bits: int
-    masking: str
-    known_shares: int
     mechanism: str
     relative: bool
     clip: bool
     domain: str
     rounds: Annotated[tuple[RoundPlan, ...], Within(1, MAX_ROUNDS)]
     plus: PlusPlan | None = None
-    choose_k: bool = False
 
     def is_survey(self, t: int) -> bool:
         """Whether round t looks at all records together (fastlloyd-plus)."""
@@ -171,7 +160,7 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
 
     def build(factor: float) -> Plan:
         return Plan(
-            **alike(Plan, public),
+            **same_named(Plan, public),
             d=d,
             names=names,
             delta=delta,
@@ -203,7 +192,7 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
         The plan differs from the configuration, spends more than epsilon, or adds more noise than that asks for: the
         server is at fault.
     """
-    plan.compare({**alike(Plan, public), "d": d, "names": names})
+    plan.compare({**same_named(Plan, public), "d": d, "names": names})
     if public.rounds is not None and len(plan.rounds) != public.rounds:
         raise ValueError(f"the plan has {len(plan.rounds)} rounds, expected {public.rounds}")
     check_delta(plan.delta, _allowed_delta(public))

@@ -7,33 +7,46 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.party.plain_plan import RunTerms
 from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.feddp.settings import settings_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublicParameters:
-    """Public parameters of one run.
+class Terms(RunTerms):
+    """What the public parameters and the plan have in common.
 
     Attributes
     ----------
     clients : int
         m, the parties that hold records; at client level each may hold many users.
-    min_clients : int or None
-        All of them: pairwise masks cancel only in the sum over all clients.
     k : int
         Number of clusters; with `choose_k` the largest number, k' of App. H.3.
     choose_k : bool
         Let the server choose k by the elbow of the weighted server data.
-    n_total : int
-        Public upper bound N on all records together.
+    known_shares : int
+        t: of how many clients an observer may know the shares of noise, its own counted.
+    """
+
+    choose_k: bool
+    epsilon: float
+    ring_bits: int
+    known_shares: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicParameters(Terms):
+    """Public parameters of one run.
+
+    Attributes
+    ----------
+    min_clients : int or None
+        All of them: pairwise masks cancel only in the sum over all clients.
     delta : float or None
         None: the default, 1 / (100 N).
     rounds : int or None
         Paper: T, Lloyd steps after the start; None: see `settings.default_rounds`.
-    known_shares : int
-        t: of how many clients an observer may know the shares of noise, its own counted.
 
     Raises
     ------
@@ -41,19 +54,10 @@ class PublicParameters:
         A parameter is out of range.
     """
 
-    protocol: str = "feddp"
-    clients: int
     min_clients: int | None = None
-    k: int
-    choose_k: bool = False
-    n_total: int
-    epsilon: float
     delta: float | None = None
     rounds: int | None = None
-    seed: int = 0
-    ring_bits: int = 32
     masking: str = "pairwise"
-    known_shares: int = 1
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

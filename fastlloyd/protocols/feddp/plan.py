@@ -18,6 +18,7 @@ from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.privacy.shares import noise_price
 from fastlloyd.protocols.feddp.budget import CENTERS, OUTER, START, WEIGHTS, Kind
 from fastlloyd.protocols.feddp.math.grid import projected_limit
+from fastlloyd.protocols.feddp.parameters import Terms
 from fastlloyd.protocols.feddp.settings import PRIVATE
 from fastlloyd.wire.decode import Amount, Within
 
@@ -49,13 +50,11 @@ class StepPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(PlainPlan):
+class Plan(Terms, PlainPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes
     ----------
-    k : int
-        Number of clusters, or the largest if `choose_k`.
     n_server : int
         Number of the server's points, or of proxy points in their place; 0 where no step needs them.
     norm_bound : float
@@ -68,19 +67,10 @@ class Plan(PlainPlan):
         One exchange each.
     """
 
-    protocol: str
-    clients: int
-    k: int
-    choose_k: bool
     d: int
     names: tuple[str, ...]
-    n_total: int
     n_server: int
-    epsilon: float
     delta: float
-    seed: int
-    ring_bits: int
-    known_shares: int
     privacy_level: str
     start: str
     norm_bound: float

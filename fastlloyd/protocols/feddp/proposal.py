@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.masking.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, choose_fraction_bits
-from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, alike, check_delta, check_epsilon
+from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, check_delta, check_epsilon, same_named
 from fastlloyd.privacy.calibration import calibrate
 from fastlloyd.privacy.delta import stated_delta
 from fastlloyd.protocols.feddp.budget import (
@@ -142,7 +142,7 @@ def _without_noise(
     bits, outer_bits, projected = _choose_grids(public, settings, d, bounds, division)
 
     silent = Plan(
-        **alike(Plan, public),
+        **same_named(Plan, public),
         d=d,
         names=names,
         n_server=count,
@@ -177,7 +177,7 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
     """
     settings = settings_from(public.settings)
     chosen = {"privacy_level": settings.privacy_level, "start": settings.start}
-    plan.compare({**alike(Plan, public), **chosen, "d": d, "names": names})
+    plan.compare({**same_named(Plan, public), **chosen, "d": d, "names": names})
     _check_bounds(plan, settings, d)
     rounds = default_rounds(settings) if public.rounds is None else public.rounds
     kinds = tuple(step.kind for step in plan.rounds)

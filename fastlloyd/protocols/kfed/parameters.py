@@ -6,23 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fastlloyd.party.plain_plan import RunTerms
 from fastlloyd.privacy.limits import check_clients, check_clusters
 from fastlloyd.protocols.kfed.settings import settings_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublicParameters:
+class PublicParameters(RunTerms):
     """Public parameters of one run.
 
     Attributes
     ----------
-    clients : int
     min_clients : int or None
         The server goes on without clients that are late, down to this number; None: all.
-    k : int
-    n_total : int
-        Public upper bound N on all records together.
-    seed : int
 
     Raises
     ------
@@ -30,12 +26,7 @@ class PublicParameters:
         A parameter is out of range.
     """
 
-    protocol: str = "kfed"
-    clients: int
     min_clients: int | None = None
-    k: int
-    n_total: int
-    seed: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

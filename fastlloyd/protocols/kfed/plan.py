@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.masking.fixed import choose_fraction_bits
-from fastlloyd.party.plain_plan import PlainPlan, alike
+from fastlloyd.party.plain_plan import PlainPlan, RunTerms, same_named
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.kfed.parameters import PublicParameters
 from fastlloyd.protocols.kfed.settings import settings_from
@@ -16,7 +16,7 @@ __all__ = ["Plan", "PublicParameters", "check_plan", "make_plan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(PlainPlan):
+class Plan(RunTerms, PlainPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes
@@ -27,14 +27,9 @@ class Plan(PlainPlan):
         Paper: k'.
     """
 
-    protocol: str
-    clients: int
     min_clients: int
-    k: int
     d: int
     names: tuple[str, ...]
-    n_total: int
-    seed: int
     fraction_bits: int
     local_k: int
     restarts: int
@@ -80,7 +75,7 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
     """
     settings = settings_from(public.settings)
     return Plan(
-        **alike(Plan, public, settings, but=("min_clients", "local_k")),
+        **same_named(Plan, public, settings, but=("min_clients", "local_k")),
         min_clients=public.least_clients,
         d=d,
         names=names,

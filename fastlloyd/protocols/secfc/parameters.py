@@ -7,37 +7,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.party.plain_plan import RunTerms
 from fastlloyd.privacy.limits import check_clusters, check_rounds
 from fastlloyd.protocols.secfc.field.prime import MAX_RECORDS
 from fastlloyd.protocols.secfc.settings import Settings, settings_from, settle_code
 
-PROTOCOL = "secfc"
 MAX_CLUSTERS = 65_535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublicParameters:
+class PublicParameters(RunTerms):
     """Public parameters of one run.
 
     Attributes
     ----------
     clients : int
         Paper: n.
-    n_total : int
-        Public upper bound N on all records together.
     rounds : int or None
         Limit on Lloyd iterations; None: 300.
-    seed : int
-        Of the public start.
     """
 
-    clients: int
-    k: int
-    n_total: int
     rounds: int | None
-    seed: int
     settings: Mapping[str, Any]
-    protocol: str = PROTOCOL
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_total < MAX_RECORDS:

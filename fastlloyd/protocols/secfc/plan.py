@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fastlloyd.errors import ConfigError, RangeError
-from fastlloyd.party.plain_plan import PlainPlan, alike
+from fastlloyd.party.plain_plan import PlainPlan, RunTerms, same_named
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.secfc.field.lagrange import Code
 from fastlloyd.protocols.secfc.field.prime import Field, choose_field
@@ -46,7 +46,7 @@ _COIN_BITS, _WEIGHT_BITS, _MOST_WEIGHT_BITS = 16, 24, 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(PlainPlan):
+class Plan(RunTerms, PlainPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes
@@ -63,14 +63,9 @@ class Plan(PlainPlan):
         Records of the smallest cluster whose centre is revealed.
     """
 
-    protocol: str
-    clients: int
-    k: int
     d: int
     names: tuple[str, ...]
-    n_total: int
     sizes: tuple[int, ...]
-    seed: int
     segments: int
     threshold: int
     start: str
@@ -276,7 +271,7 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes
     chosen = public.chosen
     segments, threshold = settle_code(chosen, public.clients)
     plan = Plan(
-        **alike(Plan, public, chosen, but=("segments", "threshold")),
+        **same_named(Plan, public, chosen, but=("segments", "threshold")),
         d=d,
         names=names,
         sizes=sizes,

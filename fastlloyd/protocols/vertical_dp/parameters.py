@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.party.plain_plan import RunTerms
 from fastlloyd.privacy.limits import check_numbers
 from fastlloyd.protocols.vertical_dp.settings import settings_from
 
@@ -14,8 +15,8 @@ MAX_PARTIES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublicParameters:
-    """Public parameters of one run.
+class Terms(RunTerms):
+    """What the public parameters and the plan have in common.
 
     Attributes
     ----------
@@ -23,17 +24,22 @@ class PublicParameters:
         Paper: S, the parties that hold columns.
     n_total : int
         Public upper bound N on the number of users. The parties know the number itself, the server does not.
+    """
+
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicParameters(Terms):
+    """Public parameters of one run.
+
+    Attributes
+    ----------
     delta : float or None
         None: the default, 1 / (100 N).
     """
 
-    protocol: str
-    clients: int
-    k: int
-    n_total: int
-    epsilon: float
     delta: float | None
-    seed: int
     settings: Mapping[str, Any]
 
     def __post_init__(self) -> None:

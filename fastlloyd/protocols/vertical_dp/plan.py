@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from fastlloyd.errors import ConfigError, InternalError, RangeError
 from fastlloyd.lifecycle.align.columns import PartyFeatures, features_of
-from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, PlainPlan, alike, check_epsilon
+from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, PlainPlan, check_epsilon, same_named
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.delta import stated_delta
 from fastlloyd.privacy.release import Release
@@ -24,7 +24,7 @@ from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
 from fastlloyd.protocols.vertical_dp.math.fit import MAX_CELLS
 from fastlloyd.protocols.vertical_dp.math.pair import MAX_GAMMA, likelihood_error
 from fastlloyd.protocols.vertical_dp.math.weights import Group, count_release, groups_of
-from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
+from fastlloyd.protocols.vertical_dp.parameters import PublicParameters, Terms
 from fastlloyd.protocols.vertical_dp.settings import MAX_LOCAL_CLUSTERS, TIGHT, Settings, settings_from
 from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT, change_release, sketch_release
 from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape
@@ -51,7 +51,7 @@ _SETTLED = ("delta", "local_clusters", "phantoms", "estimator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(PlainPlan):
+class Plan(Terms, PlainPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes
@@ -68,16 +68,10 @@ class Plan(PlainPlan):
         Paper: n_p.
     """
 
-    protocol: str
-    clients: int
-    k: int
     names: tuple[tuple[str, ...], ...]
     lo: tuple[tuple[float, ...], ...]
     hi: tuple[tuple[float, ...], ...]
-    n_total: int
-    epsilon: float
     delta: float
-    seed: int
     local: str
     local_clusters: int
     levels: int
@@ -238,7 +232,7 @@ def _draft(public: PublicParameters, settings: Settings, features: Sequence[Part
             "gamma <= 2^-8; take 'auto' or 'basic'"
         )
     return Plan(
-        **alike(Plan, public, settings, but=_SETTLED),
+        **same_named(Plan, public, settings, but=_SETTLED),
         names=tuple(own.names for own in features),
         lo=tuple(tuple(own.bounds.lo.tolist()) for own in features),
         hi=tuple(tuple(own.bounds.hi.tolist()) for own in features),

@@ -18,9 +18,9 @@ TWO_PARTY, THRESHOLD = "two-party", "threshold"
 LINEAR, PROJECTION, PAIRWISE = "linear", "projection", "pairwise"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublicParameters:
-    """Public parameters of one run.
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What the public parameters and the plan have in common.
 
     Attributes
     ----------
@@ -29,19 +29,29 @@ class PublicParameters:
     n_total : int
         Public upper bound on the records that all owners have in common. Delta, noise and everything public follow from
         it; how many there are the owners alone find out, and nothing follows from it but how many blocks are sent.
-    delta : float or None
-        None: the default, 1 / (100 N).
-    rounds : int or None
-        None: ten, as in the paper's experiments, or fewer where noise would drown them (`budget.automatic_rounds`).
     """
 
     parties: int
     k: int
     n_total: int
     epsilon: float
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicParameters(Terms):
+    """Public parameters of one run.
+
+    Attributes
+    ----------
+    delta : float or None
+        None: the default, 1 / (100 N).
+    rounds : int or None
+        None: ten, as in the paper's experiments, or fewer where noise would drown them (`budget.automatic_rounds`).
+    """
+
     delta: float | None
     rounds: int | None
-    seed: int
     settings: Mapping[str, Any]
 
     def __post_init__(self) -> None:

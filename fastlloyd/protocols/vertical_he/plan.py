@@ -21,6 +21,7 @@ from fastlloyd.protocols.vertical_he.parameters import (
     PROJECTION,
     THRESHOLD,
     Scales,
+    Terms,
     count_pieces,
 )
 
@@ -29,7 +30,7 @@ MIDDLE = "one user's values, at one party or all, replaced by the middle of thei
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(PlainPlan):
+class Plan(Terms, PlainPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes
@@ -64,14 +65,9 @@ class Plan(PlainPlan):
     threshold: int
     computing: int
     holder: int
-    parties: int
     owners: tuple[int, ...]
     names: tuple[tuple[str, ...], ...]
-    k: int
-    n_total: int
-    epsilon: float
     delta: float
-    seed: int
     rounds: int
     tolerance: float
     private: bool

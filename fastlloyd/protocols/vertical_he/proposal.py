@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from fastlloyd.errors import RangeError
 from fastlloyd.lifecycle.align.messages import Columns
-from fastlloyd.party.plain_plan import alike, check_epsilon
+from fastlloyd.party.plain_plan import check_epsilon, same_named
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import calibrate
 from fastlloyd.protocols.vertical_he.budget import (
@@ -117,7 +117,7 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
     noise = SideNoise(counts=least, sums=largest, private=private, openings=openings)
     scales = _choose_scales(public, choice, noise)
     base = Plan(
-        **alike(Plan, public, choice),
+        **same_named(Plan, public, choice),
         owners=owners,
         names=tuple(tuple(map(str, own)) for own in names),
         delta=public.allowed_delta,

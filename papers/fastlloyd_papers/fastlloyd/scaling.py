@@ -275,6 +275,8 @@ def _public(shape: dict[str, Any], rounds: int, ring: int) -> PublicParameters:
         rounds=rounds,
         seed=shape.get("run", 0),
         ring_bits=ring,
+        masking="common",
+        known_shares=1,
         settings={},
     )
 

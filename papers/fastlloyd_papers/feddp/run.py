@@ -150,6 +150,8 @@ def public_parameters(problem: Problem, trial: Trial) -> PublicParameters:
     """Return the public parameters of a trial: every owner is a client that adds a share of the noise."""
     source = problem.source
     return PublicParameters(
+        protocol="feddp",
+        known_shares=1,
         clients=problem.clients,
         k=trial.choose_k or source.k,
         choose_k=trial.choose_k > 0,
@@ -188,6 +190,7 @@ def run_kfed(problem: Problem, run: int) -> NDArray[np.float64]:
     names = feature_names(problem.points.shape[1])
     owners, place = np.unique(problem.owners, return_inverse=True)
     public = KfedParameters(
+        protocol="kfed",
         clients=len(owners),
         k=problem.source.k,
         n_total=len(problem.points),

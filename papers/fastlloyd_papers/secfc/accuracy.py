@@ -178,6 +178,7 @@ def measure_kfed(problem: Problem, parts: Sequence[NDArray[np.int64]], local: in
     """Run k-FED, whose clients know k'."""
     d = problem.points.shape[1]
     public = KfedParameters(
+        protocol="kfed",
         clients=len(parts),
         k=problem.source.k,
         n_total=len(problem.points),
@@ -205,6 +206,7 @@ def make_secfc_plan(problem: Problem, parts: Sequence[NDArray[np.int64]], run: i
     d = problem.points.shape[1]
     segments, threshold = code_for(len(parts))
     public = PublicParameters(
+        protocol="secfc",
         clients=len(parts),
         k=problem.source.k,
         n_total=len(problem.points),

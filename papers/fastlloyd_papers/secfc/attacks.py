@@ -64,7 +64,9 @@ def run(options: Options) -> str:
 def make_attacked(points: Floats, k: int) -> Plan:
     """Return the plan of a run that is attacked."""
     n, d = points.shape
-    public = PublicParameters(clients=5, k=k, n_total=n, rounds=None, seed=0, settings={"start": "random", "starts": 1})
+    public = PublicParameters(
+        protocol="secfc", clients=5, k=k, n_total=n, rounds=None, seed=0, settings={"start": "random", "starts": 1}
+    )
     sizes = tuple(len(part) for part in np.array_split(np.arange(n), 5))
     return make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)), sizes=sizes)
 

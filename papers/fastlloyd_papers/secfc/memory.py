@@ -136,6 +136,7 @@ def shape_plan(shape: Mapping[str, Any], sizes: tuple[int, ...]) -> Plan:
     sizes : tuple of int
     """
     public = PublicParameters(
+        protocol="secfc",
         clients=shape["n"],
         k=shape["k"],
         n_total=shape["m"],
@@ -188,6 +189,7 @@ def time_kfed(shape: Mapping[str, Any]) -> float:
     """Return the processor seconds of a whole run of k-FED: its slowest client's and the server's."""
     points = make_points(shape, _KFED_SIGMA)
     public = KfedParameters(
+        protocol="kfed",
         clients=shape["n"],
         k=shape["k"],
         n_total=len(points),

@@ -74,6 +74,8 @@ def plan_run(protocol: str, epsilon: float, *, k: int, d: int, n: int, settings:
         rounds=None,
         seed=0,
         ring_bits=64,
+        masking="common",
+        known_shares=1,
         settings=settings,
     )
     return make_plan(public, d=d, names=tuple(f"x{h + 1}" for h in range(d)))

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd_papers.feddp.central import run_central
-from tests.protocols.feddp.support import names
+from tests.protocols.feddp.support import names, parameters
 
 
 def gaussian_mixture(
@@ -44,8 +43,7 @@ def optimum(points: NDArray[np.float64], means: NDArray[np.float64]) -> float:
 
 def excess(n: int, d: int, k: int, epsilon: float, *, clients: int, seed: int, **changes) -> list[float]:
     points, server_points, means = gaussian_mixture(n, d, k, seed)
-    values = {"clients": clients, "k": k, "n_total": n, "epsilon": epsilon, "delta": 1e-6, **changes}
-    public = PublicParameters(**values)
+    public = parameters(n, k, clients=clients, epsilon=epsilon, **changes)
     plan = make_plan(public, d=d, names=names(d), server_points=server_points)
     assert 0.995 * epsilon <= check_plan(plan, public, d=d, names=names(d)) <= epsilon
     best = optimum(points, means)

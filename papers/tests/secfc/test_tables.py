@@ -41,7 +41,7 @@ def tiny_table(*sources: Source) -> Table:
 
 def plan_of(points: NDArray[np.int64], k: int, **settings: object) -> Plan:
     n, d = points.shape
-    public = PublicParameters(clients=5, k=k, n_total=n, rounds=None, seed=3, settings=settings)
+    public = PublicParameters(protocol="secfc", clients=5, k=k, n_total=n, rounds=None, seed=3, settings=settings)
     sizes = tuple(len(part) for part in np.array_split(np.arange(n), 5))
     return make_plan(public, d=d, names=tuple(f"x{i}" for i in range(d)), sizes=sizes)
 

@@ -54,7 +54,19 @@ def mixture(n: int, k: int, d: int, *, seed: int = 0, spread: float = 0.08, n_se
 
 def parameters(n: int, k: int, **changes: Any) -> PublicParameters:
     """Public parameters with the defaults of a test."""
-    return PublicParameters(**{"clients": 3, "k": k, "n_total": n, "epsilon": 1.0, "delta": 1e-6, **changes})
+    values: dict[str, Any] = {
+        "protocol": "feddp",
+        "clients": 3,
+        "k": k,
+        "n_total": n,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "seed": 0,
+        "choose_k": False,
+        "ring_bits": 32,
+        "known_shares": 1,
+    }
+    return PublicParameters(**{**values, **changes})
 
 
 def names(d: int) -> tuple[str, ...]:

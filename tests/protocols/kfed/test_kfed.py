@@ -29,7 +29,7 @@ from tests.protocols.support import blobs
 
 
 def public_for(n: int, k: int, **changes: Any) -> PublicParameters:
-    return PublicParameters(**{"clients": 3, "k": k, "n_total": n, **changes})
+    return PublicParameters(**{"protocol": "kfed", "clients": 3, "k": k, "n_total": n, "seed": 0, **changes})
 
 
 def plan_for(n: int, k: int, d: int, **changes: Any) -> Plan:

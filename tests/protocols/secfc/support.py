@@ -39,6 +39,7 @@ DATA = Path(__file__).parents[4] / "shared" / "data"
 def parameters(n: int, k: int, **changes: Any) -> PublicParameters:
     """Public parameters with the defaults of a test."""
     values: dict[str, Any] = {
+        "protocol": "secfc",
         "clients": 3,
         "k": k,
         "n_total": n,

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.party.plain_plan import PlainPlan, alike, check_delta, check_epsilon
+from fastlloyd.party.plain_plan import PlainPlan, check_delta, check_epsilon, same_named
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.limits import check_clients, check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.release import Release
@@ -95,9 +95,9 @@ NOISY = (Release(round=0, name="counts", mechanism="gaussian", norm="l2", sensit
 
 def test_fields_of_the_same_name_are_taken_over_but_those_that_a_formula_settles() -> None:
     settings = SimpleNamespace(start="random", k_of_another=1)
-    assert alike(Plan, PUBLIC) == {"k": 3}
-    assert alike(Plan, PUBLIC, settings) == {"k": 3, "start": "random"}
-    assert alike(Plan, PUBLIC, settings, but=("start",)) == {"k": 3, "delta": None}
+    assert same_named(Plan, PUBLIC) == {"k": 3}
+    assert same_named(Plan, PUBLIC, settings) == {"k": 3, "start": "random"}
+    assert same_named(Plan, PUBLIC, settings, but=("start",)) == {"k": 3, "delta": None}
 
 
 @pytest.mark.parametrize("delta,allowed", [(1e-5, 1e-5), (1e-9, 1e-5), (0.0, 0.0)])
