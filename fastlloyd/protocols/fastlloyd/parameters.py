@@ -25,7 +25,7 @@ _IN_SHARES = {"gaussian": GAUSSIAN_SHARES, "laplace": LAPLACE_SHARES, "none": "n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms(RunTerms):
+class AgreedTerms(RunTerms):
     """What the public parameters and the plan have in common.
 
     Attributes
@@ -46,7 +46,7 @@ class Terms(RunTerms):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublicParameters(Terms):
+class PublicParameters(AgreedTerms):
     """Public parameters of one run.
 
     Attributes

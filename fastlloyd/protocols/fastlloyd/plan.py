@@ -19,7 +19,7 @@ from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noi
 from fastlloyd.privacy.delta import automatic_delta, stated_delta
 from fastlloyd.privacy.release import NORM_OF, SHARED, Release
 from fastlloyd.privacy.shares import noise_price
-from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters, Terms
+from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, AgreedTerms, PublicParameters
 from fastlloyd.protocols.fastlloyd.plus_plan import PlusPlan, survey_sensitivity
 from fastlloyd.protocols.fastlloyd.round_plan import Outline, RoundPlan, sum_sensitivity
 from fastlloyd.protocols.fastlloyd.settings import automatic_rounds, settings_from
@@ -43,7 +43,7 @@ _READY_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(Terms, PlainPlan):
+class Plan(AgreedTerms, PlainPlan):
     """Everything public that one run needs; the same on all parties."""
 
     d: int

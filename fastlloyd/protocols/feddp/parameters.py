@@ -14,7 +14,7 @@ from fastlloyd.protocols.feddp.settings import settings_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms(RunTerms):
+class AgreedTerms(RunTerms):
     """What the public parameters and the plan have in common.
 
     Attributes
@@ -36,7 +36,7 @@ class Terms(RunTerms):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublicParameters(Terms):
+class PublicParameters(AgreedTerms):
     """Public parameters of one run.
 
     Attributes

@@ -18,7 +18,7 @@ from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.privacy.shares import noise_price
 from fastlloyd.protocols.feddp.budget import CENTERS, OUTER, START, WEIGHTS, Kind
 from fastlloyd.protocols.feddp.math.grid import projected_limit
-from fastlloyd.protocols.feddp.parameters import Terms
+from fastlloyd.protocols.feddp.parameters import AgreedTerms
 from fastlloyd.protocols.feddp.settings import PRIVATE
 from fastlloyd.wire.decode import Amount, Within
 
@@ -50,7 +50,7 @@ class StepPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(Terms, PlainPlan):
+class Plan(AgreedTerms, PlainPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes

@@ -15,7 +15,7 @@ MAX_PARTIES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms(RunTerms):
+class AgreedTerms(RunTerms):
     """What the public parameters and the plan have in common.
 
     Attributes
@@ -30,7 +30,7 @@ class Terms(RunTerms):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublicParameters(Terms):
+class PublicParameters(AgreedTerms):
     """Public parameters of one run.
 
     Attributes

@@ -24,7 +24,7 @@ from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
 from fastlloyd.protocols.vertical_dp.math.fit import MAX_CELLS
 from fastlloyd.protocols.vertical_dp.math.pair import MAX_GAMMA, likelihood_error
 from fastlloyd.protocols.vertical_dp.math.weights import Group, count_release, groups_of
-from fastlloyd.protocols.vertical_dp.parameters import PublicParameters, Terms
+from fastlloyd.protocols.vertical_dp.parameters import AgreedTerms, PublicParameters
 from fastlloyd.protocols.vertical_dp.settings import MAX_LOCAL_CLUSTERS, TIGHT, Settings, settings_from
 from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT, change_release, sketch_release
 from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape
@@ -51,7 +51,7 @@ _SETTLED = ("delta", "local_clusters", "phantoms", "estimator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(Terms, PlainPlan):
+class Plan(AgreedTerms, PlainPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes

@@ -19,7 +19,7 @@ LINEAR, PROJECTION, PAIRWISE = "linear", "projection", "pairwise"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class AgreedTerms:
     """What the public parameters and the plan have in common.
 
     Attributes
@@ -39,7 +39,7 @@ class Terms:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublicParameters(Terms):
+class PublicParameters(AgreedTerms):
     """Public parameters of one run.
 
     Attributes

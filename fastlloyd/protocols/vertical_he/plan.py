@@ -20,8 +20,8 @@ from fastlloyd.protocols.vertical_he.parameters import (
     PAIRWISE,
     PROJECTION,
     THRESHOLD,
+    AgreedTerms,
     Scales,
-    Terms,
     count_pieces,
 )
 
@@ -30,7 +30,7 @@ MIDDLE = "one user's values, at one party or all, replaced by the middle of thei
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(Terms, PlainPlan):
+class Plan(AgreedTerms, PlainPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes
