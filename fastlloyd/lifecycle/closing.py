@@ -69,7 +69,7 @@ class ResultDigest:
 
 @dataclass(frozen=True, slots=True)
 class Chains(NoPayload):
-    """Sender: each client. Receiver: each other client. What each speaker has told the sender, as digests.
+    """What each speaker has told the sender, as digests.
 
     Where the server has the result too, it sends and gets them as the clients do.
 
@@ -205,7 +205,7 @@ def _read_accounts(body: bytes, expected: tuple[PartyId, ...]) -> dict[PartyId, 
 
 
 class Counters(Accounts):
-    """Sender: each client. Receiver: the server. Its own account; public."""
+    """A client's own account; public."""
 
     __slots__ = ()
     TYPE = 10
@@ -219,7 +219,7 @@ class Counters(Accounts):
 
 
 class Totals(Accounts):
-    """Sender: the server. Receiver: every client. The accounts of all parties; public."""
+    """The accounts of all parties; public."""
 
     __slots__ = ()
     TYPE = 11

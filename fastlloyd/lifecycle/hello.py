@@ -55,7 +55,7 @@ class Document(NoPayload):
 
 @dataclass(frozen=True, slots=True)
 class Hello(Document):
-    """Sender: each client. Receiver: the server. Seen by: the server; public schema only."""
+    """The public schema of a client's table."""
 
     TYPE = 8
     MOST_BYTES = 1 << 20
@@ -69,7 +69,7 @@ class Hello(Document):
 
 @dataclass(frozen=True, slots=True)
 class PlanProposal(Document):
-    """Sender: the server. Receiver: every client. Public.
+    """The plan of the run; public.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class PlanProposal(Document):
 
 @dataclass(frozen=True, slots=True)
 class Ready(Document):
-    """Sender: each client. Receiver: the server. Says that the set-up is done; carries nothing."""
+    """Says that the set-up is done; carries nothing."""
 
     TYPE = 12
     SEEN = Seen(UP, "the set-up is done", server="that it is ready", others="-")
@@ -97,7 +97,7 @@ class Ready(Document):
 
 @dataclass(frozen=True, slots=True)
 class Go(Document):
-    """Sender: the server. Receiver: every client. Says that all are ready; carries nothing."""
+    """Says that all are ready; carries nothing."""
 
     TYPE = 13
     SEEN = Seen(DOWN, "all have prepared what they send", server="that all are ready", others="the same")
@@ -152,7 +152,7 @@ def propose_plan(clients: tuple[PartyId, ...], plan: Mapping[str, Any], rounds_d
         It is longer than the clients take.
     """
     proposal = PlanProposal(plan, rounds_done)
-    check_length(proposal, proposal.MOST_BYTES, "the plan with all names of features takes")
+    check_length(proposal, "the plan with all names of features takes")
     yield Attest(SERVER, proposal, SETUP_ROUND)
     yield Send(clients, proposal, SETUP_ROUND)
 
@@ -166,7 +166,7 @@ def receive_plan(names: tuple[str, ...], rounds_done: int) -> Party[PlanProposal
         The names are longer than the server takes.
     """
     hello = Hello(names, rounds_done)
-    check_length(hello, hello.MOST_BYTES, "the names of the features take")
+    check_length(hello, "the names of the features take")
     yield Send((SERVER,), hello, SETUP_ROUND)
     return (yield from await_plan())
 
@@ -178,9 +178,9 @@ def await_plan() -> Party[PlanProposal]:
     return proposal
 
 
-def check_length(message: Document, most_bytes: int, what_takes: str) -> None:
+def check_length(message: Document, what_takes: str) -> None:
     """Refuse to send a document that its receiver would refuse."""
-    size = len(message.body())
+    size, most_bytes = len(message.body()), message.MOST_BYTES
     if size > most_bytes:
         raise ConfigError(
             f"{what_takes} {size} bytes, expected at most {most_bytes}: shorten the "

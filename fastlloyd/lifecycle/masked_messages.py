@@ -71,7 +71,7 @@ _sum = functools.partial(Seen, DOWN, network="length, time")
 
 
 class MaskedUpdate(RingPayload):
-    """Sender: a client. Receiver: the server and nobody else, for every client can take the mask off.
+    """A masked vector, for the server and nobody else: every client can take the mask off.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class MaskedUpdate(RingPayload):
 
 
 class NoisyMaskedSum(IncludedPayload):
-    """Sender: the server. Receiver: every client. Released to the clients once unmasked.
+    """The sum with noise; released to the clients once unmasked.
 
     Attributes
     ----------

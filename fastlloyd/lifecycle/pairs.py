@@ -31,7 +31,7 @@ from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
 
 class PairPublicKey(SetupBytes):
-    """Sender: each client. Receiver: each other client. Seen by: these two; it tells nothing by itself."""
+    """A client's X25519 key for one pair; it tells nothing by itself."""
 
     __slots__ = ()
     TYPE = 18

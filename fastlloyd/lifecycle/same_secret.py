@@ -45,7 +45,7 @@ def proof_bytes(clients: int, things: int = 1) -> int:
 
 @dataclass(frozen=True, slots=True)
 class AlikeTag(NoPayload):
-    """Sender: each client. Receiver: the server. Pieces of streams that the clients alone can make, two of each.
+    """Pieces of streams that the clients alone can make, two of each.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class AlikeTag(NoPayload):
 
 @dataclass(frozen=True, slots=True)
 class AlikeProof(NoPayload):
-    """Sender: the server. Receiver: every client. The same for all; what it says of who differs is the server's word.
+    """Whether all have the same: one answer for all; who differs is the server's word.
 
     Attributes
     ----------

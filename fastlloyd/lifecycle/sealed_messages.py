@@ -30,7 +30,7 @@ def sealed_parts_bytes(clients: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SealKey(NoPayload):
-    """Sender: each client. Receiver: the server, which passes it on to those that contribute.
+    """A client's key of this run, which the server passes on to those that contribute.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class SealKey(NoPayload):
 
 @dataclass(frozen=True, slots=True)
 class SealKeys(NoPayload):
-    """Sender: the server. Receiver: those that contribute. The keys of all clients, in the order of ranks."""
+    """The keys of all clients, in the order of ranks."""
 
     TYPE = 20
     MOST_BYTES = OfPlan(lambda plan: SEAL_KEY_BYTES * plan.clients)
@@ -115,7 +115,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class SealedParts(NoPayload):
-    """Sender: each that contributes. Receiver: the server, which passes each part on to whom it is for.
+    """What one client contributes, sealed: the server passes each part on to whom it is for.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class SealedSeed(NoPayload):
-    """Sender: the server. Receiver: each client. What the others that contribute have sealed for it, by ranks."""
+    """What the others that contribute have sealed for it, by ranks."""
 
     TYPE = 22
     MOST_BYTES = SEALED_SEED_BYTES * CONTRIBUTORS

@@ -54,7 +54,7 @@ class SetupBytes(NoPayload):
 
 
 class SeedContribution(SetupBytes):
-    """Sender: each client. Receiver: each other client. Seen by: these two, nobody else."""
+    """A client's part of the seed; the receiver and nobody else sees it."""
 
     __slots__ = ()
     TYPE = 16
@@ -64,7 +64,7 @@ class SeedContribution(SetupBytes):
 
 
 class SeedConfirmation(SetupBytes):
-    """Sender: each client. Receiver: each other client. Seen by: these two, nobody else."""
+    """A tag that shows that both ends have the same secret and public set-up."""
 
     __slots__ = ()
     TYPE = 17

@@ -15,8 +15,7 @@ from fastlloyd.lifecycle.pairs import PairPublicKey
 from fastlloyd.net.link.frame import FrameKind, Notice
 from fastlloyd.protocols.feddp.messages import CentersMessage, ProjectedCentersMessage, ProjectionMessage
 from fastlloyd.protocols.kfed.messages import MergedCenters
-from fastlloyd.protocols.secfc.messages import Roll, Signs
-from fastlloyd.protocols.secfc.setup_messages import LayerPublicKey, SealedTags, Shared, Size
+from fastlloyd.protocols.secfc.messages import LayerPublicKey, Roll, SealedTags, Shared, Signs, Size
 from fastlloyd.protocols.vertical_dp.messages import Synopsis
 from tests.adversary.lie import CONTROL, Lie
 from tests.adversary.play import PLAYS

@@ -12,7 +12,7 @@ import pytest
 from fastlloyd.errors import FastLloydError, InternalError, PeerError
 from fastlloyd.lifecycle.closing import Counters, Totals
 from fastlloyd.lifecycle.hello import Go, Hello, PlanProposal, Ready
-from fastlloyd.protocols.secfc.setup_messages import Size
+from fastlloyd.protocols.secfc.messages import Size
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.simulation import Tap
 from fastlloyd.wire.header import Header, PartyId

@@ -16,8 +16,7 @@ from fastlloyd.lifecycle.same_secret import AlikeTag
 from fastlloyd.lifecycle.sealed_messages import SealedParts, SealedSeed
 from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
-from fastlloyd.protocols.secfc.messages import Signs
-from fastlloyd.protocols.secfc.setup_messages import Shared, Size
+from fastlloyd.protocols.secfc.messages import Shared, Signs, Size
 from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySamples
 from tests.adversary.campaign import load

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("tenseal")
 
 from fastlloyd.party.effects import Receive, Send
-from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares
+from fastlloyd.protocols.secfc.messages import ArrayFormat, DataShares
 from fastlloyd.protocols.vertical_dp.messages import Synopsis, synopsis_format
 from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape, make_sketch
 from fastlloyd.protocols.vertical_he import face as vertical_he_face

@@ -29,7 +29,7 @@ class CountsFormat:
 
 
 class MaskedCounts(RingPayload):
-    """Sender: a client. Receiver: the server and nobody else, for every client can take the mask off."""
+    """A masked vector, for the server and nobody else: every client can take the mask off."""
 
     __slots__ = ()
     TYPE = FIRST_OUTSIDE
@@ -38,7 +38,7 @@ class MaskedCounts(RingPayload):
 
 
 class NoisyCounts(RingPayload):
-    """Sender: the server. Receiver: every client. Released to the clients once unmasked."""
+    """The sum with noise; released to the clients once unmasked."""
 
     __slots__ = ()
     TYPE = FIRST_OUTSIDE + 1

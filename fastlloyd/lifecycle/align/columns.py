@@ -43,7 +43,7 @@ def tell_columns(own: PartyFeatures) -> Party[None]:
         They are longer than the server takes.
     """
     columns = describe_features(own)
-    check_length(columns, columns.MOST_BYTES, "the names and bounds of the features take")
+    check_length(columns, "the names and bounds of the features take")
     yield Send((SERVER,), columns, SETUP_ROUND)
 
 

@@ -27,7 +27,7 @@ MAX_RECORDS = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Columns(Document):
-    """Sender: each party. Receiver: the server. Public: names of this party's columns, and their bounds."""
+    """Public: names of a party's columns, and their bounds."""
 
     TYPE = 96
     MOST_BYTES = 1 << 20
@@ -45,7 +45,7 @@ class Columns(Document):
 
 @dataclass(frozen=True, slots=True)
 class RecordCount(Document):
-    """Sender: an owner. Receiver: rank 0. Number of records, public between the parties of vertical-he."""
+    """The number of records, public between the parties of vertical-he."""
 
     TYPE = 100
     MOST_BYTES = 64
@@ -55,7 +55,7 @@ class RecordCount(Document):
 
 
 class IdTag(SetupBytes):
-    """Sender: a party. Receiver: another party. Seen by: these two; tells whether their ids are equal, no more."""
+    """Tells two parties whether their ids are equal, no more."""
 
     __slots__ = ()
     TYPE = 97
@@ -92,7 +92,7 @@ class _Points(NoPayload):
 
 @dataclass(frozen=True, slots=True)
 class BlindedIds(_Points):
-    """Sender: a party. Receiver: the next one, or party 1. Random points for whoever lacks one of the secrets."""
+    """To the next party, or party 1. Random points for whoever lacks one of the secrets."""
 
     TYPE = 98
     SEEN = Seen(
@@ -108,9 +108,7 @@ class BlindedIds(_Points):
 
 @dataclass(frozen=True, slots=True)
 class OpenedIds(_Points):
-    """Sender: the last party. Receiver: every other one. The common ids, as hashes that each party knows already, among
-    points of nobody.
-    """
+    """From the last party: the common ids, as hashes that each party knows already, among points of nobody."""
 
     TYPE = 99
     SEEN = ()

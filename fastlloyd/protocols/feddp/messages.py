@@ -56,7 +56,7 @@ class StatisticFormat:
 
 
 class MaskedStatistic(RingPayload):
-    """Sender: a client. Receiver: the server. Uniform on the ring for whoever lacks one of the client's pair secrets.
+    """A masked vector: uniform on the ring for whoever lacks one of the client's pair secrets.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class MaskedStatistic(RingPayload):
 
 @dataclass(frozen=True, slots=True)
 class ProjectionMessage(Declared):
-    """Sender: the server. Receiver: every client. Made from the noisy outer product and the server's data.
+    """Made from the noisy outer product and the server's data.
 
     With the start 'private' the points are proxies, made from the noisy outer product alone.
 
@@ -121,7 +121,7 @@ class ProjectionMessage(Declared):
 
 @dataclass(frozen=True, slots=True)
 class ProjectedCentersMessage(Declared):
-    """Sender: the server. Receiver: every client. Made from the noisy weights and the server's data.
+    """Made from the noisy weights and the server's data.
 
     Body: k as u32; the centres, k x r, int32; with a choice of k the costs for 1, 2, ... clusters, float64.
     """
@@ -162,7 +162,7 @@ class ProjectedCentersMessage(Declared):
 
 @dataclass(frozen=True, slots=True)
 class CentersMessage(Declared):
-    """Sender: the server. Receiver: every client. Made from noisy sums and counts, or from the server's data.
+    """Made from noisy sums and counts, or from the server's data.
 
     Body: k as u32; the centres, k x d, then the noisy counts, k; float64, little endian.
     """

@@ -38,7 +38,7 @@ class CentersFormat:
 
 
 class LocalCenters(Payload):
-    """Sender: a client. Receiver: the server and nobody else, which sees means of this client's records.
+    """Means of a client's records, in the clear.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class LocalCenters(Payload):
 
 
 class MergedCenters(IncludedPayload):
-    """Sender: the server. Receiver: every client. Not private.
+    """The merged centres. Not private.
 
     Attributes
     ----------

@@ -6,7 +6,7 @@
 `client.py`           phase 2 (lines 6 to 26), client j
 `server.py`           phase 2, the server: lines 18 to 23
 `reveal.py`           the centres at the end, opened by clients to clients (§7)
-`setup_messages.py`   the messages before round 0; `messages.py`, those of the rounds
+`messages.py`         all messages
 `math/attempt.py`     one start: its first assignment and its iterations
 `math/start.py`       the first assignment: line 7, and the separated start of §5
 `math/totals.py`      which of several starts has the least inertia

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from fastlloyd.errors import DataError, PeerError
 from fastlloyd.party.effects import Party, Receive, Send
 from fastlloyd.protocols.secfc.math.onion import CONTENT_BYTES, TAG_BYTES, LayerKey, seal, sealed_bytes, shuffle
+from fastlloyd.protocols.secfc.messages import LayerPublicKey, SealedTags, TagFormat, Union
 from fastlloyd.protocols.secfc.plan import Plan
-from fastlloyd.protocols.secfc.setup_messages import LayerPublicKey, SealedTags, TagFormat, Union
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
 

@@ -1,4 +1,4 @@
-"""The messages of SecFC, in the order they are sent; those before the iterations are in `setup_messages.py`.
+"""The messages of SecFC, in the order they are sent.
 
 ::
 
@@ -27,6 +27,7 @@ Payload is field elements and sealed tags; signs are link bytes.
 from __future__ import annotations
 
 import dataclasses
+import struct
 from dataclasses import dataclass
 from typing import Self
 
@@ -35,21 +36,16 @@ from numpy.typing import NDArray
 
 from fastlloyd.lifecycle.hello import Ready
 from fastlloyd.lifecycle.messages import CLOSING, OPENING, SEED
-from fastlloyd.party.declaration import DOWN, UP, Declared, Messages, OfPlan, Seen
+from fastlloyd.lifecycle.seed import SetupBytes
+from fastlloyd.party.declaration import ACROSS, DOWN, UP, Declared, Messages, OfPlan, Seen
 from fastlloyd.party.message import NoPayload
 from fastlloyd.protocols.secfc.field.prime import Elements, Field
+from fastlloyd.protocols.secfc.math.onion import TAG_BYTES, sealed_bytes
 from fastlloyd.protocols.secfc.plan import Plan
-from fastlloyd.protocols.secfc.setup_messages import (
-    ArrayFormat,
-    DataShares,
-    LayerPublicKey,
-    SealedTags,
-    Shared,
-    Size,
-    Union,
-)
 from fastlloyd.wire.header import PartyId, decode_included, encode_included
 
+_NUMBER = struct.Struct("<Q")
+_BLOCK = struct.Struct("<I")
 # Values of one block: enough for matrix products to be fast, few enough to fit the cache.
 _BLOCK_VALUES = 1 << 15
 _KINDS = ("more", "last", "end")
@@ -62,6 +58,171 @@ def _bitmap_bytes(plan: Plan) -> int:
 def blocks(values: int) -> list[slice]:
     """Return which values of an answer a party computes on at a time, and draws masks for."""
     return [slice(i, min(i + _BLOCK_VALUES, values)) for i in range(0, values, _BLOCK_VALUES)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Number(NoPayload):
+    """A message that is one public number."""
+
+    MOST_BYTES = _NUMBER.size
+    value: int
+
+    def body(self) -> bytes:
+        """Return the number as 8 bytes."""
+        return _NUMBER.pack(self.value)
+
+    @classmethod
+    def read(cls, body: bytes, format: int) -> Self:
+        """Check the length, and that the number is at most `format`."""
+        if len(body) != _NUMBER.size:
+            raise ValueError(f"expected {_NUMBER.size} bytes, got {len(body)}")
+        value = int(_NUMBER.unpack(body)[0])
+        if value > format:
+            raise ValueError(f"expected a number of at most {format}, got {value}")
+        return cls(value)
+
+
+class Size(_Number):
+    """The number of a client's records, or its public padded size; in the plan for all."""
+
+    __slots__ = ()
+    TYPE = 72
+    LEADS_TO_PLAN = True
+    SEEN = Seen(
+        UP,
+        "how many records this site brings",
+        server="number of records of each client, or its public padded size",
+        others="the same, in the plan",
+    )
+
+
+class LayerPublicKey(SetupBytes):
+    """A client's public key for its layer of the tags; it tells nothing by itself."""
+
+    __slots__ = ()
+    TYPE = 73
+    SEEN = Seen(
+        ACROSS,
+        "hide whose a record is",
+        server="nothing",
+        others="random tags of all records, in no client's order; the last client: how many are padding",
+        variant="membership",
+        when=lambda facts: bool(facts.get("membership")),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TagFormat:
+    """The shape of a list of tags: how many, and how long each is. A count of None: any up to `most`."""
+
+    count: int | None
+    length: int
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Tags(Declared):
+    """A list of byte strings of one length."""
+
+    entries: tuple[bytes, ...] = dataclasses.field(repr=False)
+
+    def body(self) -> bytes:
+        """Return the entries one after the other."""
+        return b"".join(self.entries)
+
+    @classmethod
+    def read(cls, body: bytes, format: TagFormat) -> Self:
+        """Check the length and cut."""
+        count, rest = divmod(len(body), format.length)
+        fits = count == format.count if format.count is not None else count <= format.most
+        if rest or not fits:
+            expected = format.most if format.count is None else format.count
+            raise ValueError(f"expected {expected} tags of {format.length} bytes, got {len(body)} bytes")
+        return cls(tuple(body[i : i + format.length] for i in range(0, len(body), format.length)))
+
+
+class SealedTags(_Tags):
+    """From each client to client 1, then from client j to client j + 1, who cannot link them to their owners."""
+
+    __slots__ = ()
+    TYPE = 74
+    MOST_BYTES = OfPlan(lambda plan: sum(plan.sizes) * sealed_bytes(plan.clients))
+    SEEN = ()
+
+    @property
+    def payload_bytes(self) -> int:
+        """Ciphertexts are payload."""
+        return sum(map(len, self.entries))
+
+
+class Union(NoPayload, _Tags):
+    """From client n to the others: random tags of all records, in no client's order."""
+
+    __slots__ = ()
+    TYPE = 75
+    MOST_BYTES = OfPlan(lambda plan: sum(plan.sizes) * TAG_BYTES)
+    SEEN = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayFormat:
+    """The public shape of an array of field elements, and of a block of shares its number."""
+
+    field: Field
+    shape: tuple[int, int]
+    block: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DataShares(Declared):
+    """The receiver's own shares of a block of records: any t receivers together learn nothing.
+
+    Attributes
+    ----------
+    elements : float64 array, shape (primes, rows, width)
+    field : Field
+    block : int
+        Number of the block; one that is empty keeps the clients in step.
+    """
+
+    TYPE = 76
+    MOST_BYTES = OfPlan(
+        lambda plan: _BLOCK.size + min(plan.block_rows, sum(plan.sizes)) * plan.width * plan.field.element_bytes
+    )
+    SEEN = Seen(
+        ACROSS,
+        "a secret share of every record of this site, another one for each client",
+        server="nothing",
+        others="one share of each record, as good as random for any t clients together",
+    )
+    elements: Elements = dataclasses.field(repr=False)
+    field: Field
+    block: int
+
+    def body(self) -> bytes:
+        """Return the number of the block, then the elements."""
+        return _BLOCK.pack(self.block) + self.field.to_bytes(self.elements)
+
+    @property
+    def payload_bytes(self) -> int:
+        """The elements."""
+        return int(self.elements[0].size) * self.field.element_bytes
+
+    @classmethod
+    def read(cls, body: bytes, format: ArrayFormat) -> Self:
+        """Check number, length and range."""
+        if len(body) < _BLOCK.size or _BLOCK.unpack_from(body)[0] != format.block:
+            raise ValueError(f"expected block {format.block}")
+        elements = format.field.from_bytes(memoryview(body)[_BLOCK.size :], format.shape)
+        return cls(elements, format.field, format.block)
+
+
+class Shared(_Number):
+    """Sharing is done; the number of records of all clients."""
+
+    __slots__ = ()
+    TYPE = 77
+    SEEN = Seen(UP, "the shares are there", server="number of records of all clients", others="-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +242,7 @@ class ValuesFormat:
 
 @dataclass(frozen=True, slots=True)
 class CodedValues(Declared):
-    """Sender: a client. Receiver: the server. Masked coded values, or that the last assignment came.
+    """Masked coded values, or that the last assignment came.
 
     Attributes
     ----------
@@ -153,7 +314,7 @@ class SignsFormat:
 
 @dataclass(frozen=True, slots=True)
 class Signs(NoPayload):
-    """Sender: the server. Receiver: every client, which alone knows what the signs stand for.
+    """The signs of the decoded values; the clients alone know what they stand for.
 
     Attributes
     ----------
@@ -198,7 +359,7 @@ class Signs(NoPayload):
 
 @dataclass(frozen=True, slots=True)
 class Finished(NoPayload):
-    """Sender: each client. Receiver: the server. The last assignment came; carries nothing."""
+    """The last assignment came; carries nothing."""
 
     TYPE = 80
     MOST_BYTES = 0
@@ -218,7 +379,7 @@ class Finished(NoPayload):
 
 @dataclass(frozen=True, slots=True)
 class Roll(NoPayload):
-    """Sender: the server. Receiver: every client. Which clients are there; the first l + t of them reveal."""
+    """Which clients are there; the first l + t of them reveal."""
 
     TYPE = 81
     MOST_BYTES = OfPlan(_bitmap_bytes)
@@ -245,7 +406,7 @@ class Roll(NoPayload):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CenterShares(Declared):
-    """Sender: each of l + t clients. Receiver: every other client. Together they give the sums of final clusters.
+    """From each of l + t clients to all others: together they give the sums of the final clusters.
 
     Attributes
     ----------

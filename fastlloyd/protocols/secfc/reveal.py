@@ -27,9 +27,8 @@ from fastlloyd.party.effects import Attest, Party, Receive, Send
 from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.coded import Coder
 from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
-from fastlloyd.protocols.secfc.messages import CenterShares, Roll
+from fastlloyd.protocols.secfc.messages import ArrayFormat, CenterShares, Roll
 from fastlloyd.protocols.secfc.plan import Plan
-from fastlloyd.protocols.secfc.setup_messages import ArrayFormat
 from fastlloyd.wire.header import SERVER, PartyId
 
 

@@ -24,8 +24,8 @@ from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.party.effects import Gather, Party, Receive, Send
 from fastlloyd.protocols.secfc.field.prime import MAX_RECORDS, Elements
 from fastlloyd.protocols.secfc.membership import agree_order
+from fastlloyd.protocols.secfc.messages import ArrayFormat, DataShares, Shared, Size
 from fastlloyd.protocols.secfc.plan import Plan, fits_cap
-from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares, Shared, Size
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
 

@@ -103,7 +103,7 @@ def _plain(facts: Mapping[str, Any]) -> bool:
 
 
 class Synopsis(Payload):
-    """Sender: a party. Receiver: the server and nobody else. Released to the server.
+    """A party's noisy centres and sketches, released to the server.
 
     Attributes
     ----------
@@ -268,7 +268,7 @@ def result_format(plan: Plan) -> ResultFormat:
 
 
 class FinalResult(Payload):
-    """Sender: the server. Receiver: every party. Post-processing of releases; empty unless the result is shared.
+    """The result, post-processing of releases; empty unless it is shared.
 
     Attributes
     ----------

@@ -86,40 +86,36 @@ _TWO, _MORE = "threshold, two", "threshold, more than two"
 _MOST_PUBLIC_KEY_BYTES = 1 << 24
 
 
-def _contributes(facts: Mapping[str, Any]) -> bool:
-    """Whether parties contribute to a shared key: two whose scheme needs no relinearisation key need not."""
-    return shares_key(facts) and (several_parties(facts) or facts.get("scheme") == PAIRWISE)
-
-
-def _fewer(facts: Mapping[str, Any]) -> bool:
-    """Whether fewer parties than all can open."""
-    wanted = facts.get("threshold")
-    return _opened_in_parts(facts) and wanted is not None and wanted != facts.get("parties")
-
-
-def _opened_in_parts(facts: Mapping[str, Any]) -> bool:
-    """Whether more than two parties share the key."""
-    return shares_key(facts) and several_parties(facts)
-
-
-def _shared_by_two(facts: Mapping[str, Any]) -> bool:
-    """Whether two parties share the key: then neither of them is its holder."""
-    return shares_key(facts) and not several_parties(facts)
-
-
-def _held(facts: Mapping[str, Any]) -> bool:
-    """Whether one party holds the key."""
-    return not shares_key(facts)
-
-
 def shares_key(facts: Mapping[str, Any]) -> bool:
-    """Whether parties share the key."""
+    """Whether the parties share the key."""
     return bool(facts.get("mode") == THRESHOLD)
 
 
 def several_parties(facts: Mapping[str, Any]) -> bool:
     """Whether there are more than two parties."""
     return bool(facts.get("parties", 3) > 2)
+
+
+def _held(facts: Mapping[str, Any]) -> bool:
+    return not shares_key(facts)
+
+
+def _shared_by_two(facts: Mapping[str, Any]) -> bool:
+    return shares_key(facts) and not several_parties(facts)
+
+
+def _opened_in_parts(facts: Mapping[str, Any]) -> bool:
+    return shares_key(facts) and several_parties(facts)
+
+
+def _contributes(facts: Mapping[str, Any]) -> bool:
+    """Two parties whose scheme needs no relinearisation key need not contribute to a shared key."""
+    return shares_key(facts) and (several_parties(facts) or facts.get("scheme") == PAIRWISE)
+
+
+def _fewer_open(facts: Mapping[str, Any]) -> bool:
+    wanted = facts.get("threshold")
+    return _opened_in_parts(facts) and wanted is not None and wanted != facts.get("parties")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +144,7 @@ class _ByteStrings(Declared):
 
 
 class KeyMaterial(_ByteStrings):
-    """Public keys. Sender: the key holder. Receivers: the computing party, and further owners.
+    """Public keys.
 
     In threshold mode the computing party sends the common public key to everybody, for a circuit with the sums that the
     relinearisation key is made of; with more than two parties it sends the first ones, too.
@@ -185,7 +181,7 @@ class KeyMaterial(_ByteStrings):
 
 
 class KeyContribution(_ByteStrings):
-    """Sender: a party with a share of the key. Receiver: the computing party. Looks random to all without the share."""
+    """A part of the common keys, which looks random to all without the sender's share of the key."""
 
     __slots__ = ()
     TYPE = 124
@@ -201,7 +197,7 @@ class KeyContribution(_ByteStrings):
 
 
 class EncryptedBlock(_ByteStrings):
-    """Sender: an owner. Receiver: the computing party, which cannot open it, and nobody else (the holder could)."""
+    """The ciphertexts of one block of an owner's records."""
 
     __slots__ = ()
     TYPE = 121
@@ -225,8 +221,21 @@ class EncryptedBlock(_ByteStrings):
     )
 
 
-class NoisySamples(Payload):
-    """Sender: the computing party. Receiver: the key holder, who can open it: sums with the sender's noise.
+class _ExactPayload(Payload):
+    """Bytes of a known number."""
+
+    __slots__ = ()
+
+    @classmethod
+    def read(cls, body: bytes, format: int) -> Self:
+        """Check the length, `format` bytes."""
+        if len(body) != format:
+            raise ValueError(f"expected {format} bytes, got {len(body)}")
+        return cls(body)
+
+
+class NoisySamples(_ExactPayload):
+    """Encrypted sums of a round, with the noise of the computing party.
 
     Where more than two parties share the key, all others get it with constants of zero, and without noise.
 
@@ -268,16 +277,9 @@ class NoisySamples(Payload):
         ),
     )
 
-    @classmethod
-    def read(cls, body: bytes, format: int) -> Self:
-        """Check the length, `format` bytes."""
-        if len(body) != format:
-            raise ValueError(f"expected {format} bytes of samples, got {len(body)}")
-        return cls(body)
 
-
-class PartialOpenings(Payload):
-    """Sender: an owner with a share of the key. Receiver: the computing party. Its parts of openings, with its noise.
+class PartialOpenings(_ExactPayload):
+    """An owner's parts of the openings, with its noise.
 
     Attributes
     ----------
@@ -298,17 +300,10 @@ class PartialOpenings(Payload):
         when=_opened_in_parts,
     )
 
-    @classmethod
-    def read(cls, body: bytes, format: int) -> Self:
-        """Check the length, `format` bytes."""
-        if len(body) != format:
-            raise ValueError(f"expected {format} bytes of parts of openings, got {len(body)}")
-        return cls(body)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPiece(NoPayload):
-    """Sender: the first of a group of owners. Receiver: each other one. A piece of the key, and its noise.
+    """A piece of the key, from the first of its group to the others, and the noise that goes with it.
 
     Attributes
     ----------
@@ -326,7 +321,7 @@ class KeyPiece(NoPayload):
         server="never sent to it",
         others="the piece and its noise, which are the group's",
         variant="threshold",
-        when=_fewer,
+        when=_fewer_open,
     )
     coefficients: NDArray[np.int64] = field(repr=False)
     noise: NDArray[np.int64] = field(repr=False)
@@ -351,7 +346,7 @@ class KeyPiece(NoPayload):
 
 @dataclass(frozen=True, slots=True)
 class Present(NoPayload):
-    """Sender: the computing party. Receiver: every owner. Who helped to open the last round, as a bitmap."""
+    """Who helped to open the last round, as a bitmap."""
 
     TYPE = 127
     MOST_BYTES = OfPlan(lambda plan: plan.parties // 8 + 1)
@@ -378,7 +373,7 @@ class Present(NoPayload):
 
 
 class NoisySums(Payload):
-    """Sender: who opens. Receivers: everybody else. Sums and counts with the noise of all who add it; released.
+    """Sums and counts with the noise of all who add it; released.
 
     Attributes
     ----------

@@ -11,9 +11,8 @@ from sklearn.metrics import pairwise_distances_argmin
 
 from fastlloyd.protocols.secfc import messages as messages_module
 from fastlloyd.protocols.secfc import plan as plan_module
-from fastlloyd.protocols.secfc.messages import CenterShares, CodedValues, Finished, Signs
+from fastlloyd.protocols.secfc.messages import CenterShares, CodedValues, DataShares, Finished, Signs
 from fastlloyd.protocols.secfc.reference import copied_at, course, reference
-from fastlloyd.protocols.secfc.setup_messages import DataShares
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId, clients
 from tests.protocols.secfc.support import Run, mixture, named, run, uneven
 

@@ -14,14 +14,16 @@ from fastlloyd.protocols.secfc.field.prime import MAX_RECORDS
 from fastlloyd.protocols.secfc.messages import (
     CenterShares,
     CodedValues,
+    DataShares,
     Finished,
     Roll,
+    Shared,
     Signs,
     SignsFormat,
+    Size,
 )
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.settings import Settings, settings_from, settle_code
-from fastlloyd.protocols.secfc.setup_messages import DataShares, Shared, Size
 from fastlloyd.protocols.secfc.sharing import gather_sizes, share_points
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import PartyId, clients

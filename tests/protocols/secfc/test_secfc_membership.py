@@ -13,7 +13,7 @@ from fastlloyd.errors import DataError, PeerError
 from fastlloyd.protocols.secfc import membership
 from fastlloyd.protocols.secfc.math.onion import LayerKey, seal, sealed_bytes, shuffle
 from fastlloyd.protocols.secfc.membership import agree_order
-from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares, LayerPublicKey, SealedTags, Shared, Union
+from fastlloyd.protocols.secfc.messages import ArrayFormat, DataShares, LayerPublicKey, SealedTags, Shared, Union
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import PartyId, clients

@@ -21,8 +21,7 @@ from fastlloyd.protocols.secfc.math.masks import RoundMasks
 from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
 from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value, sign_masks
 from fastlloyd.protocols.secfc.math.start import coins, first_seed
-from fastlloyd.protocols.secfc.messages import CodedValues, Signs, ValuesFormat
-from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares
+from fastlloyd.protocols.secfc.messages import ArrayFormat, CodedValues, DataShares, Signs, ValuesFormat
 from fastlloyd.randomness.prg import KeyStream
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import PartyId

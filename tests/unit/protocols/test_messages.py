@@ -32,23 +32,21 @@ from fastlloyd.protocols.kfed.messages import CentersFormat as LocalFormat
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.secfc.field.prime import Field
 from fastlloyd.protocols.secfc.messages import (
+    ArrayFormat,
     CenterShares,
     CodedValues,
-    Finished,
-    Roll,
-    Signs,
-    SignsFormat,
-    ValuesFormat,
-)
-from fastlloyd.protocols.secfc.setup_messages import (
-    ArrayFormat,
     DataShares,
+    Finished,
     LayerPublicKey,
+    Roll,
     SealedTags,
     Shared,
+    Signs,
+    SignsFormat,
     Size,
     TagFormat,
     Union,
+    ValuesFormat,
 )
 from fastlloyd.protocols.vertical_dp.messages import FinalResult, ResultFormat, Synopsis, SynopsisFormat
 from fastlloyd.protocols.vertical_he.messages import (
@@ -283,8 +281,8 @@ REFUSED: dict[str, tuple[type[Message], bytes, Any, str]] = {
         PieceFormat(3, 1, 2, 6),
         "expected noise from -6 to 6, got a larger one",
     ),
-    "short parts": (PartialOpenings, b"123", 4, "expected 4 bytes of parts of openings, got 3"),
-    "short samples": (NoisySamples, b"123456", 7, "expected 7 bytes of samples, got 6"),
+    "short parts": (PartialOpenings, b"123", 4, "expected 4 bytes, got 3"),
+    "short samples": (NoisySamples, b"123456", 7, "expected 7 bytes, got 6"),
     "large sum": (NoisySums, b"\3" + b"\0" * 7, SumsFormat(1, 2), "expected integers from -2 to 2, got a larger one"),
     "low sum": (NoisySums, b"\xfd" + b"\xff" * 7, SumsFormat(1, 2), "expected integers from -2 to 2, got a larger one"),
     "lowest sum": (
