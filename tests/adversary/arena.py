@@ -33,8 +33,8 @@ _AFTER_S = 3.0
 _START_S = 60.0
 _WARM = (
     *("cli.serve", "cli.join", "net.tcp.hub", "net.tcp.spoke", "run.execute", "protocols.fastlloyd.protocol"),
-    *("protocols.feddp.face", "protocols.kfed.protocol", "protocols.secfc.face", "protocols.vertical_dp.face"),
-    *("protocols.vertical_he.face", "privacy.accountant", "report.announcer"),
+    *("protocols.feddp.face", "protocols.kfed.protocol", "protocols.secfc.face", "protocols.vertical_dp.protocol"),
+    *("protocols.vertical_he.protocol", "privacy.accountant", "report.announcer"),
     *("run.inputs", "report.table", "privacy.calibration"),
 )
 _WARM_OTHERS = ("scipy.special", "scipy.optimize", "dp_accounting.pld.privacy_loss_distribution", "tenseal")

@@ -20,7 +20,7 @@ from fastlloyd.party.effects import Receive, Send
 from fastlloyd.protocols.secfc.messages import ArrayFormat, DataShares
 from fastlloyd.protocols.vertical_dp.messages import Synopsis, synopsis_format
 from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape, make_sketch
-from fastlloyd.protocols.vertical_he import face as vertical_he_face
+from fastlloyd.protocols.vertical_he import protocol as vertical_he_protocol
 from fastlloyd.protocols.vertical_he.he.ckks import Context
 from fastlloyd.protocols.vertical_he.he.keyshare import KeyShare, draw_error
 from fastlloyd.protocols.vertical_he.he.lattice import ERROR_VARIANCE
@@ -187,7 +187,7 @@ def test_both_sides_noise_in_vertical_he_is_independent_everywhere() -> None:
 def test_no_round_of_a_whole_life_of_vertical_he_has_noise_of_another(rounds: int) -> None:
     seen = Opened()
     config = RunConfig(protocol="vertical-he", dataset="iris", bounds="0,10", epsilon=1.0, k=8, rounds=rounds)
-    with noting(vertical_he_face, "_compute") as roles, seen.watch():
+    with noting(vertical_he_protocol, "_compute") as roles, seen.watch():
         run_together(config, 1, tap=seen.tap)
     roles.sort(key=lambda role: role.given[0].me)
     plan, points = roles[0].given[1], np.concatenate([role.given[2] for role in roles]).T

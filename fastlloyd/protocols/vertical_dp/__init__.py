@@ -18,7 +18,8 @@
 `plan.py`              what follows for one run
 `redraw.py`            how far the known noise may have moved the result
 `reference.py`         the algorithm on pooled columns, without messages; `reference_weights.py`
-`face.py`              ties the protocol to runs, data and reports, with `face_*.py`
+`protocol.py`          the class that ties it to runs, data and reports; `words.py`, who sees what
+`quality.py`           how much noise lies on a result
 =====================  =============================================================================
 
 `vertical-plain` differs in its plan and in what a synopsis holds: labels in clear.

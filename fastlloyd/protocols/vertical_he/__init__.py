@@ -22,7 +22,7 @@
 `budget.py`            how the budget is spent (§3, "Differential Privacy")
 `plan.py`              what follows for one run; `proposal.py` makes and checks it
 `reference.py`         all rounds on pooled data, without encryption; `parties.py`: all parties in one process
-`face.py`              ties the protocol to runs, data and reports, with `face_*.py`
+`protocol.py`              the class that ties it to runs, data and reports; `words.py`, `quality.py`
 =====================  =============================================================================
 
 Source: Mazzone et al., "Privacy-preserving vertical k-means clustering" ("Vertical HE" in the modules).

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.delta import stated_delta
+from fastlloyd.privacy.delta import settle_delta, stated_delta
 from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
 from fastlloyd.protocols.vertical_he.settings import Settings, settings_from
+from fastlloyd.wire.header import PartyId
 
 DEFAULT_ROUNDS = 10
 MOST_PIECES = 32
@@ -189,3 +190,36 @@ class Scales:
     error: float
     flood: float
     end_bits: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunParameters:
+    """What is public, as it was stated; `settled` makes `PublicParameters` of it."""
+
+    parties: int
+    k: int
+    n_total: int
+    epsilon: float
+    delta: float | str | None
+    accept_large_delta: bool
+    rounds: int | None
+    seed: int
+    settings: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        self.settled()
+
+    def settled(self) -> PublicParameters:
+        """Return the parameters, checked; delta is a number."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        accepted = values.pop("accept_large_delta")
+        values["delta"] = settle_delta(
+            self.delta, n_total=self.n_total, paper=1.0 / self.n_total, accept_large=accepted
+        )
+        return PublicParameters(**values)
+
+    @property
+    def owners(self) -> tuple[PartyId, ...]:
+        """Who holds columns."""
+        first = 1 if self.settled().mode == "server-aided" else 0
+        return tuple(PartyId(rank) for rank in range(first, self.parties))

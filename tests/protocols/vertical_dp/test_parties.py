@@ -15,7 +15,6 @@ from fastlloyd.lifecycle.hello import Ready
 from fastlloyd.lifecycle.pairs import PairPublicKey
 from fastlloyd.lifecycle.seed import SeedConfirmation, SeedContribution
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.protocols.vertical_dp import face
 from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys, derive_keys, set_up
 from fastlloyd.protocols.vertical_dp.messages import (
@@ -25,6 +24,7 @@ from fastlloyd.protocols.vertical_dp.messages import (
     SynopsisFormat,
     synopsis_format,
 )
+from fastlloyd.protocols.vertical_dp.protocol import PROTOCOL
 from fastlloyd.protocols.vertical_dp.reference import reference
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.config import RunConfig
@@ -269,10 +269,10 @@ def test_alignment_by_intersection_feeds_the_common_records_in(align: str) -> No
     chosen = RunConfig(
         protocol="vertical-dp", dataset="vertical-mixture:n=240,d=2,k=3", k=3, epsilon=60.0, settings=settings
     )
-    chosen, common = face.gather(chosen, 2)
+    chosen, common = PROTOCOL.gather(chosen, 2)
     owned = {}
     for me, kept in zip(clients(2), (slice(220), slice(20, None)), strict=True):
-        own = face.load(chosen, common, me)
+        own = PROTOCOL.load(chosen, common, me)
         owned[me] = dataclasses.replace(own, table=own.table.restrict(own.table.raw_ids[kept]))
     if align == "check":
         with pytest.raises(DataError, match="do not hold the same ids"):

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.protocols.vertical_dp.client import noise_for
-from fastlloyd.protocols.vertical_dp.face_noise import noise_of
 from fastlloyd.protocols.vertical_dp.math.fit import GridCells
 from fastlloyd.protocols.vertical_dp.math.grid import assign_cells, cluster_cells, walks_of
 from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally, local_doubts
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
 from fastlloyd.protocols.vertical_dp.plan import Plan
+from fastlloyd.protocols.vertical_dp.quality import noise_of
 from fastlloyd.protocols.vertical_dp.redraw import redraw
 from fastlloyd.protocols.vertical_dp.result import ServerResult, possible_total
 from fastlloyd.protocols.vertical_dp.server import weigh

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.protocols.vertical_he.face_noise import expect, noise_of
 from fastlloyd.protocols.vertical_he.math.linear import short_steps
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
+from fastlloyd.protocols.vertical_he.quality import expect, noise_of
 from fastlloyd.protocols.vertical_he.rounds import begin, post_process
 from fastlloyd.protocols.vertical_he.weighing import Estimate
 from fastlloyd.report.quality import ResultNoise, judge

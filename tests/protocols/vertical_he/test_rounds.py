@@ -19,7 +19,6 @@ from fastlloyd.party.effects import Receive, Record
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.protocols.vertical_he.budget import LEAST_ROUNDS, MOST_NOISE, automatic_rounds, multipliers
-from fastlloyd.protocols.vertical_he.face_claim import against, conditions
 from fastlloyd.protocols.vertical_he.frame import sums_bytes
 from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder
 from fastlloyd.protocols.vertical_he.math.engine import make_engine
@@ -31,6 +30,7 @@ from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.rounds import begin, first_centers, post_process, settled
+from fastlloyd.protocols.vertical_he.words import against, conditions
 from fastlloyd.wire.header import PartyId
 from tests.protocols.vertical_he.support import blobs, linear_plan, names, parameters, simulate
 

@@ -15,8 +15,6 @@ from fastlloyd.errors import Aborted, ConfigError, PeerError, Reason
 from fastlloyd.party.effects import Gather
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_he.computing import _gather_parts
-from fastlloyd.protocols.vertical_he.face_claim import against
-from fastlloyd.protocols.vertical_he.face_words import who_sees
 from fastlloyd.protocols.vertical_he.frame import check_messages, key_bytes
 from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.protocols.vertical_he.he.lattice import Parameters, Sample
@@ -39,6 +37,7 @@ from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import check_plan, make_plan
 from fastlloyd.protocols.vertical_he.rounds import draw_noise
 from fastlloyd.protocols.vertical_he.weighing import noise_deviations
+from fastlloyd.protocols.vertical_he.words import against, who_sees
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import Header, PartyId

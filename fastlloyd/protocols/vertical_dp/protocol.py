@@ -1,0 +1,227 @@
+"""Vertical DP clustering and its baseline without privacy as a protocol: its plan, session and result.
+
+The server has the result and writes it; the parties have it too only where the run shares it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fastlloyd.data.vertical import PartyFeatures
+from fastlloyd.lifecycle.align.columns import gather_columns, tell_columns
+from fastlloyd.lifecycle.align.messages import ALIGNMENT
+from fastlloyd.lifecycle.hello import await_plan, propose_plan
+from fastlloyd.lifecycle.messages import plan_bounds
+from fastlloyd.party.declaration import largest_bodies
+from fastlloyd.party.effects import Afford, Allow, Party, Publish, Record
+from fastlloyd.privacy.delta import automatic_delta, settle_delta
+from fastlloyd.privacy.ledger import keyed_digest
+from fastlloyd.protocol.vertical import Vertical
+from fastlloyd.protocols.vertical_dp.client import client, prepare
+from fastlloyd.protocols.vertical_dp.keys import set_up
+from fastlloyd.protocols.vertical_dp.messages import MESSAGES, Told, synopsis_format
+from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
+from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan, check_plan, make_plan
+from fastlloyd.protocols.vertical_dp.quality import expect, noise_of
+from fastlloyd.protocols.vertical_dp.server import await_prepared, server
+from fastlloyd.protocols.vertical_dp.settings import Settings
+from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT
+from fastlloyd.protocols.vertical_dp.words import data_flow, who_sees
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.expected import Expected
+from fastlloyd.report.flow import Flow
+from fastlloyd.report.outlook import Expect, PlanLine
+from fastlloyd.report.sight import Sights
+from fastlloyd.report.signed import SignedRecord
+from fastlloyd.report.unit import format_count
+from fastlloyd.run.checks import accept_plan, refuse_old_run
+from fastlloyd.run.closing import conclude
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import fill_public
+from fastlloyd.run.outcome import Claim, Outcome, Result
+from fastlloyd.run.session import Session
+from fastlloyd.run.vertical import OwnColumns
+from fastlloyd.wire.header import SERVER
+
+
+class VerticalDP(Vertical[Plan]):
+    """Vertical DP clustering: one message of noisy local centres and sketches from each party."""
+
+    settings = Settings
+    messages = MESSAGES
+    unreported = ("protocol", "lo", "hi")
+
+    def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
+        """Return the public parameters of a run."""
+        delta = settle_delta(config.delta, n_total=n_total, paper=1.0 / n_total, accept_large=config.accept_large_delta)
+        return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total, delta=delta)
+
+    def make_plan(self, public: PublicParameters, features: Sequence[PartyFeatures]) -> Plan:
+        """Make the plan of a run; run by the server."""
+        return make_plan(public, features)
+
+    def replan(self, public: PublicParameters, plan: Plan) -> Plan:
+        """Make the plan of a run of the same columns with other public parameters: a quick one with more noise."""
+        return make_plan(public, plan.features, tight=False)
+
+    def expectation(self, config: RunConfig, plan: Plan, public: PublicParameters) -> Expect:
+        """Return about what plans of other clusters, epsilon and N expect.
+
+        Tight plans take their time, so those of other settings are quick ones, with as much less noise as this one
+        gained.
+        """
+        quick, found = super().expectation(config, plan, public), expect(plan)
+        own = (plan.k, plan.epsilon, plan.n_total)
+        gained = (found.centre_noise or 0.0) / (quick(*own).centre_noise or 1.0)
+
+        def scaled(k: int, epsilon: float, n_total: int) -> Expected:
+            if (k, epsilon, n_total) == own:
+                return found
+            other = quick(k, epsilon, n_total)
+            return replace(other, centre_noise=(other.centre_noise or 0.0) * gained)
+
+        return scaled
+
+    def privacy_unit(self, config: RunConfig) -> str | None:
+        """Say what neighbours differ in; None where nothing is private."""
+        return None if config.protocol == PLAIN else super().privacy_unit(config)
+
+    def against(self, plan: Plan) -> str:
+        """Say from whom the claim protects."""
+        return (
+            "the server and the public, but not between the parties (each of them knows hash keys and could test in "
+            "another's sketches what a person's cluster may be)"
+        )
+
+    def neighbours(self, plan: Plan) -> str:
+        """Return the relation that the claim is about."""
+        return ZERO_OUT
+
+    def change_epsilon(self, plan: Plan) -> float:
+        """Return epsilon for neighbours that differ in the values of one row."""
+        return plan.change_epsilon()
+
+    def privacy_words(self, plan: Plan) -> str:
+        """Say towards whom the promise is."""
+        return f"{plan.note}; epsilon {plan.change_epsilon():.4g} for a change of one row's values"
+
+    def why_not_private(self, plan: Plan) -> str:
+        """Say why a plan without differential privacy has none."""
+        return plan.note
+
+    def claim(self, config: RunConfig, plan: Plan) -> Claim:
+        """Return what a run of the agreed plan will claim."""
+        return replace(super().claim(config, plan), lifetime_delta=automatic_delta(plan.n_total))
+
+    def expected(self, config: RunConfig, plan: Plan) -> Expected | None:
+        """Say what noise to expect on the result, from public numbers alone."""
+        return expect(plan) if plan.private else None
+
+    def size_line(self, plan: Plan) -> PlanLine:
+        """Say how many records, columns, parties and clusters a run has."""
+        return PlanLine(
+            plan.protocol,
+            f"{format_count(plan.n_total, 'record')} at most, {format_count(plan.d, 'column')} of "
+            f"{plan.clients} parties, {format_count(plan.k, 'cluster')}, one round",
+        )
+
+    def cost_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
+        """Say what a party makes and sends."""
+        cells = format_count(plan.local_clusters**plan.clients, "cell")
+        lines = [PlanLine("local clusters", f"{plan.local_clusters} at each party, a grid of {cells}")]
+        if plan.key_groups:
+            groups = f"{format_count(len(plan.key_groups), 'group')} of parties, {format_count(plan.rows, 'row')}"
+            phantoms = f"{format_count(plan.phantoms, 'phantom')} in each cell of a group's grid"
+            lines.append(PlanLine("sketches", f"{groups}, {phantoms}"))
+        most = max(synopsis_format(plan, place).fixed_bytes for place in range(plan.clients))
+        return [*lines, PlanLine("bytes", f"at most {most:,} up from a party")]
+
+    def serve(self, session: Session) -> Party[Outcome]:
+        """Run the server."""
+        yield from session.begin(sizes=largest_bodies(ALIGNMENT, session.common.public))
+        features = yield from gather_columns(session.everybody)
+        plan = make_plan(session.common.public, features)
+        yield Allow(plan_bounds(MESSAGES, plan))
+        yield from propose_plan(session.everybody, plan.to_json(), 0)
+        yield from await_prepared(plan)
+        yield Publish("setup")
+        yield Record(plan.all_releases())  # the parties' own ledgers count; this one is for the report
+        end = yield from server(plan)
+        return (yield from self._conclude(session, plan, end.told))
+
+    def take_part(self, session: Session) -> Party[Outcome]:
+        """Run a party that holds columns."""
+        own = session.take_own(OwnColumns)
+        public, me, secret = session.common.public, session.me, SecretRandom()
+        place, features = me.rank - 1, own.features
+        refuse_old_run(session)
+        yield from session.begin(keyed_digest(session.ledger.digest_key(), own.table.raw_values))
+        yield from tell_columns(features)
+        proposal = yield from await_plan()
+
+        def read(values: Mapping[str, Any]) -> Plan:
+            plan = Plan.from_json(values)
+            check_plan(plan, public, place=place, own=features)
+            return plan
+
+        plan = accept_plan(session, proposal.plan, read)
+        yield Allow(plan_bounds(MESSAGES, plan))
+        session.plan = plan
+        yield Afford(plan.all_releases(), automatic_delta(plan.n_total))
+        shared = json.dumps(plan.to_json(), sort_keys=True).encode()
+        ready = yield from set_up(
+            me,
+            plan,
+            own.table.raw_ids,
+            align=self.alignment(session).align,
+            run_id=session.run_id,
+            context=hashlib.sha256(session.digest + hashlib.sha256(shared).digest()).digest(),
+            secret=secret,
+        )
+        try:
+            prepared = yield from prepare(me, own.points(ready.raw_ids), plan, ready.keys, secret=secret)
+        finally:
+            ready.keys.erase()
+        del own
+        yield Publish("setup")
+        end = yield from client(prepared, plan)
+        return (yield from self._conclude(session, plan, end.told))
+
+    def _conclude(self, session: Session, plan: Plan, told: Told | None) -> Party[Outcome]:
+        """End the run: the server has the result, and the parties where it is shared."""
+        writers = (SERVER, *session.everybody) if plan.share_result else (SERVER,)
+        made = self._result(session, plan, told)
+        return (yield from conclude(session, made, took_part=session.everybody, writers=writers))
+
+    def _result(self, session: Session, plan: Plan, told: Told | None) -> Result | SignedRecord:
+        """Return the result that a party has at the end."""
+        if told is None:
+            common = self.common(session, plan, (session.everybody,))
+            releases = [release.to_dict() for release in session.own_releases()]
+            return SignedRecord(common=common, releases=releases, covers="public")
+        return self.make_result(
+            session,
+            plan,
+            plan.features,
+            rounds=1,
+            centers=told.centers,
+            sizes=told.weights,
+            noise=noise_of(plan, told),
+            # What all have is compared and signed: of vertical-plain the exact weights are the server's alone.
+            covers="centroids" if told.weights is None or (plan.share_result and not plan.private) else "result",
+        )
+
+    def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights:
+        """Return who sees what, the network left out."""
+        return who_sees(protocol, parameters)
+
+    def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
+        """Return where data are and go."""
+        return data_flow(protocol, facts)
+
+
+PROTOCOL = VerticalDP()

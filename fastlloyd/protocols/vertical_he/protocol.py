@@ -1,0 +1,322 @@
+"""Vertical k-means under CKKS as a protocol: its plan, session and result.
+
+Rank 0 coordinates. With two parties it holds data, and either party computes, whichever is cheaper; with more it
+computes and holds none. Every party has the result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.vertical import PartyFeatures, check_features
+from fastlloyd.errors import ConfigError, InternalError
+from fastlloyd.kmeans.update import movements
+from fastlloyd.lifecycle.align.check import check_ids
+from fastlloyd.lifecycle.align.columns import (
+    describe_features,
+    gather_columns,
+    gather_count,
+    read_features,
+    tell_columns,
+    tell_count,
+)
+from fastlloyd.lifecycle.align.intersect import intersect_ids
+from fastlloyd.lifecycle.hello import await_plan, await_ready, propose_plan, tell_ready
+from fastlloyd.lifecycle.pairs import agree_pairs
+from fastlloyd.party.effects import Afford, Allow, Party, Publish
+from fastlloyd.privacy.ledger import keyed_digest
+from fastlloyd.protocol.vertical import Vertical
+from fastlloyd.protocols.vertical_he.computing import computing_party
+from fastlloyd.protocols.vertical_he.holder import key_holder
+from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
+from fastlloyd.protocols.vertical_he.math.cost import round_seconds
+from fastlloyd.protocols.vertical_he.messages import MESSAGES, bounds, early_sizes
+from fastlloyd.protocols.vertical_he.owner import owner
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PublicParameters, RunParameters
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.proposal import Proposal, change_epsilon, check_plan, make_plan, try_options
+from fastlloyd.protocols.vertical_he.quality import expect, noise_of
+from fastlloyd.protocols.vertical_he.rounds import Released, draw_noise
+from fastlloyd.protocols.vertical_he.settings import Settings
+from fastlloyd.protocols.vertical_he.words import FLOODING, against, conditions, data_flow, who_sees
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.expected import Expected
+from fastlloyd.report.flow import Flow
+from fastlloyd.report.outlook import PlanLine
+from fastlloyd.report.sight import Sights
+from fastlloyd.report.unit import format_count
+from fastlloyd.run.checks import accept_plan, refuse_old_run
+from fastlloyd.run.closing import conclude
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import fill_public
+from fastlloyd.run.outcome import Outcome, Result
+from fastlloyd.run.own_records import own_workers
+from fastlloyd.run.session import Session
+from fastlloyd.run.vertical import OwnColumns
+from fastlloyd.wire.decode import decode
+from fastlloyd.wire.header import SERVER, PartyId
+
+
+class VerticalHE(Vertical[Plan]):
+    """Vertical k-means under CKKS: owners encrypt their columns, and each round's noisy sums are opened."""
+
+    settings = Settings
+    messages = MESSAGES
+    unreported = ("rounds", "scales")
+
+    def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> RunParameters:
+        """Return what is public before the records are aligned."""
+        return fill_public(RunParameters, config, parties=clients + 1, k=k, n_total=n_total)
+
+    def settled(self, public: RunParameters) -> PublicParameters:
+        """Return the parameters with a number for delta."""
+        return public.settled()
+
+    def owners(self, config: RunConfig, clients: int) -> tuple[PartyId, ...]:
+        """Return who holds columns: all, but a server that computes for others."""
+        # So few records that no delta is too large for them: their number is not known yet.
+        few = config.n_total or max(3, config.k or 2)
+        return self.public_parameters(config, clients, few, config.k or 2).owners
+
+    def make_plan(self, public: PublicParameters, features: Sequence[PartyFeatures]) -> Plan:
+        """Make the plan of a run."""
+        return make_plan(public, [own.names for own in features])
+
+    def replan(self, public: PublicParameters, plan: Plan) -> Plan:
+        """Make the plan of a run of the same columns with other public parameters."""
+        return make_plan(public, plan.names)
+
+    def against(self, plan: Plan) -> str:
+        """Say from whom the claim protects, if all rounds take place."""
+        return against(plan, plan.rounds)
+
+    def neighbours(self, plan: Plan) -> str:
+        """Return the relation that the claim is about."""
+        return plan.all_releases()[0].neighbours
+
+    def change_epsilon(self, plan: Plan) -> float:
+        """Return epsilon for neighbours that differ in the values of one row."""
+        return change_epsilon(plan)
+
+    def privacy_words(self, plan: Plan) -> str:
+        """Say whom the promise is about."""
+        return f"{self.neighbours(plan)}; epsilon {change_epsilon(plan):.4g} for any change of a row"
+
+    def why_not_private(self, plan: Plan) -> str:
+        """Say why a plan without differential privacy has none."""
+        return FLOODING
+
+    def conditions(self, plan: Plan) -> list[str]:
+        """Say what the claim rests on besides the noise."""
+        return conditions(plan)
+
+    def expected(self, config: RunConfig, plan: Plan) -> Expected | None:
+        """Say what noise to expect on the result, from public numbers alone."""
+        return expect(plan) if plan.private else None
+
+    def parameters(self, plan: Plan, rounds: int, **more: Any) -> dict[str, Any]:
+        """Return the public parameters for the report."""
+        encryption = {"ring": plan.scales.ring, "prime_bits": list(plan.scales.prime_bits)}
+        return {**super().parameters(plan, rounds, encryption=encryption, **more), "planned_rounds": plan.rounds}
+
+    def size_line(self, plan: Plan) -> PlanLine:
+        """Say how many records, columns, clusters and rounds a run has."""
+        widths = " + ".join(str(len(own)) for own in plan.names)
+        return PlanLine(
+            "vertical-he",
+            f"{format_count(plan.n_total, 'record')} at most, {widths} columns, "
+            f"{format_count(plan.k, 'cluster')}, {plan.mode}, {format_count(plan.rounds, 'round')}",
+        )
+
+    def cost_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
+        """Say which scheme was chosen, what the others would take, and how the columns are encrypted."""
+        public = self.settled(self.public_parameters(config, plan.clients, plan.n_total, plan.k))
+        widths = tuple(map(len, plan.names))
+        chosen = planned_option(public, widths, plan.scheme, plan.computing)
+        reasons = dict(try_options(public, plan.names)[1])
+        others = [choice for choice in options(public, widths) if choice != chosen and choice not in reasons]
+        primes = f"primes of {', '.join(map(str, plan.scales.prime_bits))} bits (128-bit security)"
+        return [
+            PlanLine("choice", chosen.line(plan.rounds)),
+            *(PlanLine("", f"  instead of {choice.line(plan.rounds)}") for choice in others),
+            *(
+                PlanLine(f"  not scheme {choice.scheme}, rank {choice.computing} computing", str(reasons[choice]))
+                for choice in reasons
+            ),
+            PlanLine("encryption", f"ring degree {plan.scales.ring}, {primes}"),
+        ]
+
+    def privacy_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
+        """Say what a run promises, and what noise to expect for it."""
+        none = "none on the result; only as much noise as protects the key"
+        return super().privacy_lines(config, plan) if plan.private else [PlanLine("privacy", none)]
+
+    def noise_lines(self, plan: Plan) -> list[PlanLine]:
+        """Say what noise each side adds, and what its accounting rests on."""
+        lines = []
+        if plan.scheme == PAIRWISE:
+            why = "the bound on its rounding errors is not proved"
+            lines.append(PlanLine("privacy of the pairwise circuit is heuristic", why))
+        if plan.tolerance:
+            lines.append(PlanLine("", "every round is charged, also where the tolerance ends the run earlier"))
+        count, total = plan.count_scale / plan.unit, plan.sum_scale / plan.unit
+        own = plan.step_scale / plan.unit * plan.radius
+        steps = f", {own:.3g} on one of steps from the centres (rank {plan.computing}'s columns)"
+        noise = f"{count:.3g} on a count, {total:.3g} on a sum (scaled to [-1, 1])" + steps * bool(plan.stepping)
+        return [*lines, PlanLine("noise of each side", noise)]
+
+    def serve(self, session: Session) -> Party[Outcome]:
+        """Run rank 0."""
+        return self._run(session)
+
+    def take_part(self, session: Session) -> Party[Outcome]:
+        """Run another rank."""
+        return self._run(session)
+
+    def _run(self, session: Session) -> Party[Outcome]:
+        """Align, plan, and play the party's part, whichever that is."""
+        me, secret = session.me, SecretRandom()
+        own = session.take_own(OwnColumns) if session.own is not None else None
+        digest = "" if own is None else keyed_digest(session.ledger.digest_key(), own.table.raw_values)
+        refuse_old_run(session)
+        yield from session.begin(digest, early_sizes(session.common.public))
+        points = None if own is None else (yield from self._align(session, own, secret))
+        plan, features, n = yield from _agree(session, own, None if points is None else len(points))
+        session.plan = plan
+        if plan.columns(me.rank):
+            yield Afford(plan.all_releases(), plan.delta)
+        if me.rank == plan.computing:
+            _check_deadline(session.config, plan, n)
+        columns = np.zeros((0, n)) if points is None else np.ascontiguousarray(points.T)
+        del own, points
+        if me.is_server:
+            yield from await_ready(session.everybody)
+        else:
+            yield from tell_ready()
+        yield Publish("setup")
+        end = yield from _compute(session, plan, columns, secret)
+        everybody = (SERVER, *session.everybody)
+        there = (SERVER, *end.present) if plan.openers else everybody
+        return (
+            yield from conclude(
+                session,
+                self._result(session, plan, features, end),
+                took_part=there,
+                writers=there,
+                heard=everybody if plan.parties > 2 else (),  # two parties have nobody to compare with
+                late=frozenset(everybody) - frozenset(there),
+            )
+        )
+
+    def _align(self, session: Session, own: OwnColumns, secret: SecretRandom) -> Party[NDArray[np.float64]]:
+        """Bring the owners' records into one order; gives this party's, shape (n, d_own), scaled."""
+        alignment, run_id = self.alignment(session), session.run_id
+        owners, most = session.common.public.owners, session.common.public.n_total
+        pairs = yield from agree_pairs(session.me, owners, run_id=run_id, context=session.digest, secret=secret)
+        ids = own.table.raw_ids
+        if alignment.align == "intersect":
+            ids = yield from intersect_ids(session.me, owners, ids, run_id=run_id, most=most, secret=secret)
+        yield from check_ids(ids, pairs, run_id=run_id)
+        return own.points(ids)
+
+    def _result(self, session: Session, plan: Plan, features: tuple[PartyFeatures, ...], end: Released) -> Result:
+        """Return the result that every party has at the end: the released centres."""
+        run, rounds = session.run_id.hex(), end.rounds
+        charged = [dataclasses.replace(release, run=run) for release in plan.charged_releases(rounds)]
+        return self.make_result(
+            session,
+            plan,
+            features,
+            rounds=rounds,
+            centers=end.centers,
+            sizes=end.state.counts,
+            claim=dataclasses.replace(self.claim(session.config, plan), against=against(plan, rounds)),
+            releases=session.own_releases() or charged,
+            noise=noise_of(plan, end.state),
+            movement=movements(end.path) if plan.private else None,
+        )
+
+    def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights:
+        """Return who sees what, the network left out."""
+        return who_sees(protocol, parameters)
+
+    def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
+        """Return where data are and go."""
+        return data_flow(protocol, facts)
+
+
+def _agree(
+    session: Session, own: OwnColumns | None, n: int | None
+) -> Party[tuple[Plan, tuple[PartyFeatures, ...], int]]:
+    """Exchange columns and the number of records, and agree on the plan, which does not depend on that number."""
+    public: RunParameters = session.common.public
+    if session.me.is_server:
+        others = tuple(party for party in public.owners if not party.is_server)
+        told = yield from gather_columns(others)
+        features = told if own is None else (own.features, *told)
+        check_features(features)
+        n = yield from gather_count(others, n, most=public.n_total)
+        plan = make_plan(public.settled(), [own_.names for own_ in features])
+        proposal = Proposal(plan, tuple(map(describe_features, features)))
+        yield Allow(bounds(plan))
+        yield from propose_plan(session.everybody, dataclasses.asdict(proposal), 0)
+        return plan, features, n
+    if own is None or n is None:
+        raise InternalError("a rank but 0 of vertical-he has no columns")
+    yield from tell_columns(own.features)
+    yield from tell_count(n)
+    values = (yield from await_plan()).plan
+    found: list[tuple[PartyFeatures, ...]] = []
+
+    def read(values: Mapping[str, Any]) -> Plan:
+        proposal = decode(Proposal, values, "")
+        plan, features = proposal.plan, tuple(map(read_features, proposal.features))
+        check_plan(plan, public.settled(), [own_.names for own_ in features])
+        place = public.owners.index(session.me)
+        bounds, mine = features[place].bounds, own.features.bounds
+        same = features[place].names == own.features.names
+        if not same or (bounds.lo != mine.lo).any() or (bounds.hi != mine.hi).any():
+            raise ValueError("it describes this party's columns in another way than it did itself")
+        found.append(features)
+        return plan
+
+    plan = accept_plan(session, values, read)
+    yield Allow(bounds(plan))
+    return plan, found[0], n
+
+
+def _check_deadline(config: RunConfig, plan: Plan, n: int) -> None:
+    """Refuse, before anything is paid for, a run whose rounds would not end within the deadline."""
+    expected = round_seconds(plan, own_workers(config), n)
+    if expected > config.deadline:
+        raise ConfigError(
+            f"--deadline: expected at least {math.ceil(1.5 * expected)} seconds, since a round is estimated at "
+            f"{expected:.0f} with {own_workers(config)} workers, got {config.deadline:g}; all parties need the "
+            "same, or use more --workers"
+        )
+
+
+def _compute(session: Session, plan: Plan, columns: NDArray[np.float64], secret: SecretRandom) -> Party[Released]:
+    """Play the part that the plan gives this party."""
+    me = session.me
+
+    def noise(t: int, grid: float = 1.0) -> NDArray[np.int64]:
+        return draw_noise(plan, secret, grid)
+
+    if me.rank not in (plan.computing, plan.holder):
+        return (yield from owner(me, plan, columns, noise))
+    if me.rank != plan.computing:
+        return (yield from key_holder(plan, columns, noise))
+    from fastlloyd.protocols.vertical_he.math.workers import open_engine
+
+    with open_engine(plan, columns, own_workers(session.config)) as engine:
+        return (yield from computing_party(plan, engine, noise))
+
+
+PROTOCOL = VerticalHE()
