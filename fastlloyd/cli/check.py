@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.cli.arguments import join_negative_values, name_list
-from fastlloyd.cli.options import Parser, add_form_options, add_site_option, read_form
+from fastlloyd.cli.options import Parser, add_form_options, add_site_option, number, read_form
 from fastlloyd.crypto.link.own_key import check_links, own_place
 from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds
 from fastlloyd.data.categories import Categories
@@ -32,6 +32,7 @@ from fastlloyd.run.inputs import share_caps
 from fastlloyd.run.promise import plan_words, unit_sentence
 from fastlloyd.run.run_file import load_config, refuse_own_keys
 from fastlloyd.run.vertical import read_alignment
+from fastlloyd.wire.decode import Within
 
 _SHOWN = 20
 
@@ -97,14 +98,16 @@ def parser() -> Parser:
     parser.add_argument("--unit", metavar="COLUMN", help="column that names people, whose rows are merged")
     parser.add_argument("--per-unit", choices=MERGE_RULES, help="with --unit: how (default mean)")
     parser.add_argument("--categories", metavar="FILE", help="public lists feature,category,weight")
-    parser.add_argument("--k", type=int, help="clusters")
-    parser.add_argument("--n-total", type=int, metavar="N", help="public bound on the records of all clients")
+    parser.add_argument("--k", type=number(int, 1), help="clusters")
+    parser.add_argument(
+        "--n-total", type=number(int, 1), metavar="N", help="public bound on the records of all clients"
+    )
     add_form_options(parser, "query", "table", "client_caps", "epsilon")
     parser.add_argument("--roster", metavar="FILE", help="TOML of pinned certificates")
     parser.add_argument("--key", metavar="FILE", help="this party's own key; '{client}' becomes --client")
-    parser.add_argument("--d", type=int, help="vertical protocols: columns of all parties together")
+    parser.add_argument("--d", type=number(int, 1), help="vertical protocols: columns of all parties together")
     parser.add_argument("--client", type=int, metavar="I", help="which client this is, from 1")
-    parser.add_argument("--clients", type=int, metavar="M", help="how many clients will take part")
+    parser.add_argument("--clients", type=number(int, 1), metavar="M", help="how many clients will take part")
     return parser
 
 
@@ -167,7 +170,7 @@ def _question(options: argparse.Namespace) -> _Question:
     clients = options.clients or clients
     values = {name: getattr(config, name) for name in _ALIKE}
     values |= {name: getattr(options, name) for name in _ALIKE if getattr(options, name) is not None}
-    _check_numbers(options, config.protocol, k=values["k"], n_total=values["n_total"])
+    _check_numbers(options, config.protocol)
     question = _Question(
         form=read_form(options, config),
         **values,
@@ -186,21 +189,13 @@ def _question(options: argparse.Namespace) -> _Question:
     return question
 
 
-def _check_numbers(options: argparse.Namespace, protocol: str, *, k: int | None, n_total: int | None) -> None:
+def _check_numbers(options: argparse.Namespace, protocol: str) -> None:
     """Refuse numbers that no run can have."""
     vertical = find(protocol).partition == "vertical"
     if options.d is not None and not vertical:
         raise ConfigError(f"--d {options.d}: {protocol} counts the columns of this file; leave --d out")
-    if options.client is not None and options.client < (0 if vertical else 1):
-        raise ConfigError(f"--client {options.client}: expected a number from {0 if vertical else 1} on")
-    for name, value in (
-        ("--clients", options.clients),
-        ("--d", options.d),
-        ("--k", k),
-        ("--n-total", n_total),
-    ):
-        if value is not None and value < 1:
-            raise ConfigError(f"{name} {value}: expected a number from 1 on")
+    if options.client is not None:
+        Within(0 if vertical else 1).check("--client", options.client)
 
 
 def _read(question: _Question, bounds: Bounds | None, categories: Categories) -> Table:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from shlex import join
 from typing import Any
 
-from fastlloyd.cli.options import Parser
+from fastlloyd.cli.options import Parser, number
 from fastlloyd.errors import EXIT_OK, ConfigError, did_you_mean
 from fastlloyd.kmeans.merging import LEAST, MOST
 from fastlloyd.run.config import RunConfig
@@ -323,22 +323,6 @@ class _Question:
         return "--" + self.name.replace("_", "-")
 
 
-def _least(least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"expected a whole number from {least} on, got {text!r}")
-        return int(text)
-
-    return read
-
-
-def _epsilon(text: str) -> float:
-    try:
-        return RunConfig(epsilon=float(text)).epsilon
-    except (ValueError, ConfigError):
-        raise argparse.ArgumentTypeError(f"expected a number from 0.001 to 100, got {text!r}") from None
-
-
 _YES = ("yes", "no")
 _QUESTIONS = (
     _Question(
@@ -348,12 +332,12 @@ _QUESTIONS = (
         str,
         ("rows", "columns"),
     ),
-    _Question("parties", "how many parties have records", 3, _least(1), (), "M"),
-    _Question("n", "largest number of records of all parties together", None, _least(3), (), "N"),
-    _Question("d", "number of features, of all parties together", None, _least(1), (), "D"),
-    _Question("k", "number of clusters", None, _least(1), (), "K"),
+    _Question("parties", "how many parties have records", 3, number(int, 1), (), "M"),
+    _Question("n", "largest number of records of all parties together", None, number(int, 3), (), "N"),
+    _Question("d", "number of features, of all parties together", None, number(int, 1), (), "D"),
+    _Question("k", "number of clusters", None, number(int, 1), (), "K"),
     _Question("exact", "must labels be exact, at the price of no differential privacy", "no", str, _YES),
-    _Question("epsilon", "privacy budget of the run", 1.0, _epsilon, (), "E"),
+    _Question("epsilon", "privacy budget of the run", 1.0, number(float, 1e-3, 100), (), "E"),
     _Question("collude", "who might work together against the others", "none", str, ("none", "server+clients")),
     _Question("dropouts", "may a party be lost in the middle of a run", "no", str, _YES),
     _Question("server_data", "has the operator records of the same kind that all may see", "no", str, _YES),

@@ -13,6 +13,7 @@ from fastlloyd.cli.options import (
     EXIT_CODES,
     Parser,
     add_run_options,
+    number,
     parse_run_options,
     show_in_long_help,
 )
@@ -34,8 +35,6 @@ def main(argv: Sequence[str]) -> int:
     limit_threads()
     config, arguments = parse_run_options(parser(), argv, foreign=True)
     address = parse_address(arguments.server, "--server")
-    if arguments.rank is not None and arguments.rank < 1:
-        raise ConfigError(f"--rank: expected a client's number, 1 or more, got {arguments.rank}")
     patience = math.inf if arguments.patience is None else arguments.patience
     if not patience > 0:
         raise ConfigError(f"--patience: expected more than 0 seconds, got {patience:g}")
@@ -86,7 +85,9 @@ def parser() -> Parser:
         epilog=EXIT_CODES,
     )
     parser.add_argument("--server", required=True, metavar="HOST:PORT", help="where `fastlloyd serve` listens")
-    parser.add_argument("--rank", type=int, metavar="R", help="this client's number (default: as roster and key say)")
+    parser.add_argument(
+        "--rank", type=number(int, 1), metavar="R", help="this client's number (default: as roster and key say)"
+    )
     parser.add_argument(
         "--approval", metavar="FILE", help="what `fastlloyd agree` wrote; a run with other public values is refused"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import math
 import os
 import re
 import sys
@@ -19,6 +20,7 @@ from fastlloyd.party.option import Option
 from fastlloyd.protocols.registry import names
 from fastlloyd.run.config import OPTIONS, TASK, VERTICAL, RunConfig
 from fastlloyd.run.run_file import has_table, load_config, refuse_own_keys, with_values
+from fastlloyd.wire.decode import Within
 
 _ABOUT = "about"
 """Attribute of a flag of a run: its help where all flags are shown."""
@@ -105,22 +107,16 @@ class _HelpAll(argparse.Action):
         parser.exit()
 
 
-def in_all_help(action: argparse.Action, text: str) -> None:
-    """Hide a flag from the short help: only the help of all flags shows it."""
+def show_in_long_help(action: argparse.Action) -> None:
+    """Keep a flag out of the short help: few people need it."""
+    setattr(action, _ABOUT, action.help)
     action.help = argparse.SUPPRESS
-    setattr(action, _ABOUT, text)
 
 
 def show_all(parser: argparse.ArgumentParser) -> None:
     """Let a parser's help show every flag that its command uses."""
     for action in parser._actions:
         action.help = getattr(action, _ABOUT, action.help)
-
-
-def show_in_long_help(action: argparse.Action) -> None:
-    """Keep a flag out of the short help: few people need it."""
-    setattr(action, _ABOUT, action.help)
-    action.help = argparse.SUPPRESS
 
 
 def add_run_options(
@@ -148,8 +144,8 @@ def add_run_options(
         if not option.hidden and option.name not in unused:
             setattr(action, _ABOUT, option.help)
             action.help = option.help if option.common or option.name in needed else argparse.SUPPRESS
-    action = groups[TASK].add_argument("--set", action="append", metavar="PROTOCOL.KEY=VALUE", dest="set_")
-    in_all_help(action, "a setting of one protocol (repeatable)")
+    about, metavar = "a setting of one protocol (repeatable)", "PROTOCOL.KEY=VALUE"
+    show_in_long_help(groups[TASK].add_argument("--set", action="append", metavar=metavar, dest="set_", help=about))
 
 
 def _add_flag(group: argparse._ActionsContainer, option: Option) -> argparse.Action:
@@ -252,6 +248,19 @@ def read_flag(option: Option, text: str) -> Any:
         return _READERS[option.kind](text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected {option.expected}, got {text!r}") from None
+
+
+def number(kind: type, least: float, most: float = math.inf) -> Callable[[str], Any]:
+    """Make what reads the number of a flag that only some commands have."""
+    option = Option(about="", kind=kind, within=Within(least, most))
+
+    def read(text: str) -> Any:
+        value = read_flag(option, text)
+        if value not in option.within:
+            raise argparse.ArgumentTypeError(f"expected {option.expected}, got {text!r}")
+        return value
+
+    return read
 
 
 def _wholes(text: str) -> list[int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastlloyd.cli.arguments import name_list
-from fastlloyd.cli.options import Parser, add_run_options, in_all_help, parse_run_options
+from fastlloyd.cli.options import Parser, add_run_options, parse_run_options, show_in_long_help
 from fastlloyd.errors import EXIT_BUDGET, EXIT_INPUT, EXIT_OK, ConfigError
 from fastlloyd.protocols.registry import find, knows, summaries
 from fastlloyd.report.lines import json_line
@@ -85,10 +85,8 @@ def parser(words: Sequence[str] = ()) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-n", type=int, metavar="N", help="processes: one server and N - 1 clients (default 3)")
-    in_all_help(
-        parser.add_argument("--hosts", type=_host_list, metavar="HOST,HOST,.."),
-        "one rank on each of these hosts over ssh, the server on the first, which is this one",
-    )
+    about = "one rank on each of these hosts over ssh, the server on the first, which is this one"
+    show_in_long_help(parser.add_argument("--hosts", type=_host_list, metavar="HOST,HOST,..", help=about))
     add_run_options(parser)
     return parser
 

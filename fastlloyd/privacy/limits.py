@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
+from fastlloyd.wire.decode import Within
 
 MOST_EPSILON = 100.0
 
@@ -18,12 +17,10 @@ def check_numbers(*, n_total: int, epsilon: float, delta: float | None) -> None:
     ConfigError
         One of them is out of range.
     """
-    if n_total < 3:
-        raise ConfigError(f"--n-total: expected at least 3 records, got {n_total}")
-    if not (math.isfinite(epsilon) and 0 < epsilon <= MOST_EPSILON):
-        raise ConfigError(f"--epsilon: expected a number in (0, {MOST_EPSILON:g}], got {epsilon:g}")
-    if delta is not None and not 2 * SAMPLER_DELTA < delta < 1:
-        raise ConfigError(f"--delta: expected 'auto' or a number in (1e-11, 1), got {delta:g}")
+    Within(3).check("--n-total", n_total)
+    Within(above=0, most=MOST_EPSILON).check("--epsilon", epsilon, "a number")
+    if delta is not None:
+        Within(above=2 * SAMPLER_DELTA, below=1).check("--delta", delta, "'auto' or a number")
 
 
 def check_clients(clients: int, least: int | None = None) -> None:
@@ -36,8 +33,8 @@ def check_clients(clients: int, least: int | None = None) -> None:
     """
     if clients < 1:
         raise ConfigError("expected at least one client, got none; start with -n 2 or more (rank 0 serves)")
-    if least is not None and not 1 <= least <= clients:
-        raise ConfigError(f"--min-clients: expected 1 to {clients} (the clients), got {least}")
+    if least is not None:
+        Within(1, clients).check("--min-clients", least, "a number of clients")
 
 
 def check_clusters(k: int, n_total: int, *, most: int = 10_000) -> None:
@@ -48,8 +45,7 @@ def check_clusters(k: int, n_total: int, *, most: int = 10_000) -> None:
     ConfigError
         There are none, more than `most`, or more than records.
     """
-    if not 1 <= k <= most:
-        raise ConfigError(f"--k: expected 1 to {most} clusters, got {k}")
+    Within(1, most).check("--k", k)
     if k > n_total:
         raise ConfigError(
             f"--k: expected at most the public N = {n_total} clusters, got {k}; lower --k or check --n-total"
@@ -57,12 +53,12 @@ def check_clusters(k: int, n_total: int, *, most: int = 10_000) -> None:
 
 
 def check_rounds(rounds: int | None, *, least: int = 1, what: str = "") -> None:
-    """Check the number of rounds (None: automatic); `what` names them where they are no plain rounds.
+    """Check the number of rounds (None: automatic); `what` says of what where they are no plain rounds.
 
     Raises
     ------
     ConfigError
         It is out of range.
     """
-    if rounds is not None and not least <= rounds <= 1000:
-        raise ConfigError(f"--rounds: expected 'auto' or {least} to 1000{what}, got {rounds}")
+    if rounds is not None:
+        Within(least, 1000).check("--rounds", rounds, f"'auto' or a number{what}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds, scale
 from fastlloyd.data.database import names_client
 from fastlloyd.data.dataset import Dataset
-from fastlloyd.data.public.mixture import gaussian_mixture
+from fastlloyd.data.public.mixture import gaussian_mixture, read_numbers
 from fastlloyd.data.public.named import dataset_bounds
 from fastlloyd.data.vertical import ID_COLUMN, PartyFeatures, VerticalTable, read_vertical, split_dataset
 from fastlloyd.errors import ConfigError, DataError
@@ -31,7 +30,7 @@ from fastlloyd.wire.header import PartyId
 
 VERTICAL_MIXTURE = "vertical-mixture"
 _WIDTHS = re.compile("[1-9][0-9]{0,4}([+][1-9][0-9]{0,4})*")
-_MIXTURE: dict[str, Callable[[str], Any]] = {"n": int, "d": int, "k": int, "spread": float}
+_MIXTURE: dict[str, type] = {"n": int, "d": int, "k": int, "spread": float}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,23 +227,9 @@ def assumed_widths(config: RunConfig, d: int | None) -> str:
 
 def _demonstration(config: RunConfig) -> tuple[RunConfig, Dataset | None]:
     """Load or make the public set."""
-    name, _, rest = (config.dataset or "").partition(":")
-    if name != VERTICAL_MIXTURE:
+    if (config.dataset or "").partition(":")[0] != VERTICAL_MIXTURE:
         return public_dataset(config)
-    chosen: dict[str, Any] = {}
-    for pair in filter(None, rest.split(",")):
-        key, _, text = pair.partition("=")
-        kind = _MIXTURE.get(key)
-        try:
-            if kind is None or key in chosen:
-                raise ValueError
-            chosen[key] = kind(text)
-        except ValueError:
-            raise ConfigError(
-                f"--dataset {config.dataset}: expected {VERTICAL_MIXTURE}:NAME=NUMBER,... with each of "
-                f"{', '.join(_MIXTURE)} at most once, got {pair!r}"
-            ) from None
-    return config, gaussian_mixture(**chosen, seed=config.seed)
+    return config, gaussian_mixture(**read_numbers(config.dataset or "", _MIXTURE), seed=config.seed)
 
 
 def load_vertical(config: RunConfig, common: VerticalCommon, place: int, number: int | None = None) -> OwnColumns:

@@ -34,7 +34,7 @@ from functools import cache
 from reprlib import Repr
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from fastlloyd.errors import FastLloydError
+from fastlloyd.errors import ConfigError, FastLloydError
 
 T = TypeVar("T")
 MOST_BYTES = 1 << 24
@@ -93,6 +93,17 @@ class Within:
         least = self.least if math.isinf(self.above) else max(self.least, math.nextafter(self.above, math.inf))
         most = self.most if math.isinf(self.below) else min(self.most, math.nextafter(self.below, -math.inf))
         return least, most
+
+    def check(self, name: str, value: float, noun: str = "a whole number") -> None:
+        """Refuse a number that is not in it.
+
+        Raises
+        ------
+        ConfigError
+            Calls the number `name`, such as its flag.
+        """
+        if value not in self:
+            raise ConfigError(f"{name}: expected {self.of(noun)}, got {show(value)}")
 
     def of(self, noun: str) -> str:
         """Say what is in it: the noun, and the ends that there are."""

@@ -105,11 +105,11 @@ def test_vertical_he_finds_the_centres_in_its_noise(values: dict[str, Any], more
         ("feddp", {}, {"min_clients": 2}, 3, "--min-clients 2 does not go with feddp"),
         ("vertical-dp", {"local": "shortened", "composition": "paper"}, {}, 2, "has Gaussian noise"),
         ("vertical-dp", {}, {}, 1, "joins the columns of 2 to 64 parties"),
-        ("vertical-dp", {}, {"k": 151}, 2, "--k: expected 1 to the public N = 150"),
+        ("vertical-dp", {}, {"k": 151}, 2, "--k: expected at most the public N = 150"),
         ("vertical-he", {"scheme": "projection"}, {}, 1, "is not possible"),
         ("vertical-he", {"scheme": "linear", "mode": "threshold"}, {}, 2, "is not possible"),
         ("vertical-he", {"mode": "two-party"}, {}, 2, "expected 2 parties, got 3"),
-        ("vertical-he", {}, {"k": 257}, 1, "expected 1 to 256 clusters"),
+        ("vertical-he", {}, {"k": 257}, 1, "expected a whole number from 1 to 256"),
         ("secfc", {"segments": 4}, {"epsilon": None}, 5, "secfc"),
     ],
 )

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -40,10 +40,10 @@ from fastlloyd.crypto.link.identity import (
 )
 from fastlloyd.errors import ConfigError, format_count
 from fastlloyd.randomness import domains
+from fastlloyd.wire.decode import decode
 from fastlloyd.wire.header import PartyId
 
 ROLES = ("server", "client")
-_FIELDS = {"name", "role", "rank", "certificate"}
 _ROSTER_MODE = 0o644
 
 
@@ -57,7 +57,8 @@ class RosterEntry:
     role : str
         'server' (rank 0) or 'client' (rank 1 and up).
     rank : int
-    certificate_pem : str
+    certificate : str
+        PEM.
 
     Raises
     ------
@@ -68,7 +69,7 @@ class RosterEntry:
     name: str
     role: str
     rank: int
-    certificate_pem: str
+    certificate: str
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -89,7 +90,7 @@ class RosterEntry:
     @property
     def certificate_der(self) -> bytes:
         """The certificate as bytes."""
-        return _parsed(self.certificate_pem, f"the roster entry of {self.name!r}")
+        return _parsed(self.certificate, f"the roster entry of {self.name!r}")
 
     @property
     def fingerprint(self) -> str:
@@ -132,7 +133,10 @@ class Roster:
         parties = document.pop("party", [])
         if document or not isinstance(parties, list):
             raise ConfigError(f"{source}: expected [[party]] tables only, got {', '.join(document) or 'party'}")
-        return cls(tuple(_entry(table, f"{source}, party {i + 1}") for i, table in enumerate(parties)))
+        try:
+            return cls(tuple(decode(RosterEntry, table, f"{source}, party {i + 1}") for i, table in enumerate(parties)))
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -238,19 +242,6 @@ class Roster:
 def _parsed(pem: str, source: str) -> bytes:
     """Parse a certificate once: those of a thousand parties are asked for again and again."""
     return certificate_bytes(pem, source)
-
-
-def _entry(table: Any, source: str) -> RosterEntry:
-    """Check the fields and types of one table."""
-    if not isinstance(table, dict) or set(table) != _FIELDS:
-        got = ", ".join(sorted(table)) if isinstance(table, dict) else type(table).__name__
-        raise ConfigError(f"{source}: expected the fields {', '.join(sorted(_FIELDS))}, got {got}")
-    if type(table["rank"]) is not int:
-        raise ConfigError(f"{source}: expected a whole number as rank, got {table['rank']!r}")
-    for field in ("name", "role", "certificate"):
-        if not isinstance(table[field], str):
-            raise ConfigError(f"{source}: expected text as {field}, got {table[field]!r}")
-    return RosterEntry(table["name"], table["role"], table["rank"], table["certificate"])
 
 
 def _check_certificate(certificate: x509.Certificate, name: str) -> None:

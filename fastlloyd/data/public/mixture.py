@@ -11,7 +11,9 @@ Source: FedDP-KMeans, App. G.1 (mixture and server data), App. H.2 (components t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +21,12 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.dataset import Dataset
 from fastlloyd.errors import ConfigError
+from fastlloyd.wire.decode import Within
 
 MIXTURE = "mixture"
 DEFAULT_SPREAD = 0.1
 
+_LEAST = {"clients": 1, "points": 1, "d": 1, "k": 1, "server": 0, "uniform": 0, "missing": 0, "local": 0}
 _MAX_VALUES = 1 << 28
 # A coordinate leaves mean +- 6 standard deviations once in 10^9; it then counts as the bound.
 _DEVIATIONS = 6.0
@@ -68,13 +72,10 @@ class Mixture:
     local: int = 0
 
     def __post_init__(self) -> None:
-        least = {"clients": 1, "points": 1, "d": 1, "k": 1, "server": 0, "uniform": 0, "missing": 0, "local": 0}
-        for name, low in least.items():
-            _check(name, getattr(self, name), getattr(self, name) >= low, f"a whole number from {low}")
-        good = math.isfinite(self.variance) and self.variance > 0
-        _check("variance", self.variance, good, "a positive number")
-        _check("missing", self.missing, self.missing <= self.k, f"at most k = {self.k}")
-        _check("local", self.local, self.local <= self.k, f"at most k = {self.k}")
+        for name, low in _LEAST.items():
+            most = self.k if name in ("missing", "local") else math.inf
+            Within(low, most).check(f"--dataset mixture: {name}", getattr(self, name))
+        Within(above=0).check("--dataset mixture: variance", self.variance, "a number")
         if self.server_rows < 1:
             raise ConfigError("--dataset mixture: the server has no record; give server or uniform above 0")
         values = (self.n + self.server_rows) * self.d
@@ -163,20 +164,29 @@ def parse_mixture(text: str) -> Mixture:
     >>> parse_mixture("mixture:clients=5,missing=2").missing
     2
     """
-    word, _, rest = text.partition(":")
-    known = {entry.name: float if entry.name == "variance" else int for entry in fields(Mixture)}
-    if word != MIXTURE:
+    if text.partition(":")[0] != MIXTURE:
         raise ConfigError(f"--dataset {text}: expected mixture or mixture:NAME=NUMBER,...")
-    chosen: dict[str, float] = {}
-    for pair in filter(None, rest.split(",")):
+    return Mixture(**read_numbers(text, dict.fromkeys(_LEAST, int) | {"variance": float}))
+
+
+def read_numbers(text: str, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """Read the numbers of `SET:NAME=NUMBER,...`, each at most once.
+
+    Raises
+    ------
+    ConfigError
+        An unknown or repeated name, or not a number.
+    """
+    chosen: dict[str, Any] = {}
+    for pair in filter(None, text.partition(":")[2].split(",")):
         name, _, value = (part.strip() for part in pair.partition("="))
-        if name not in known or name in chosen:
-            raise ConfigError(f"--dataset {text}: expected each of {', '.join(known)} at most once, got {pair!r}")
+        if name not in kinds or name in chosen:
+            raise ConfigError(f"--dataset {text}: expected each of {', '.join(kinds)} at most once, got {pair!r}")
         try:
-            chosen[name] = known[name](value)
+            chosen[name] = kinds[name](value)
         except ValueError as error:
             raise ConfigError(f"--dataset {text}: expected {name}=NUMBER, got {pair!r}") from error
-    return Mixture(**chosen)  # type: ignore[arg-type]
+    return chosen
 
 
 def make_mixture(mixture: Mixture, seed: int) -> MixtureData:
@@ -236,11 +246,6 @@ def _around(
     points *= math.sqrt(variance)
     points += means[labels]
     return points
-
-
-def _check(name: str, value: object, good: bool, expected: str) -> None:
-    if not good:
-        raise ConfigError(f"--dataset mixture: expected {name} as {expected}, got {value!r}")
 
 
 def gaussian_mixture(

@@ -65,7 +65,7 @@ class PublicParameters(AgreedTerms):
         check_clusters(self.k, self.n_total)
         check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
         settings = settings_from(self.settings)
-        check_rounds(self.rounds, least=0 if settings.has_start else 1, what=" Lloyd steps")
+        check_rounds(self.rounds, least=0 if settings.has_start else 1, what=" of Lloyd steps")
         if self.choose_k and settings.start != "feddp":
             raise ConfigError(
                 f"--k auto: the elbow is read off the server's own points and steps 1 and 2, and the start "

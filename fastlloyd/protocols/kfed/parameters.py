@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fastlloyd.party.option import read_settings
 from fastlloyd.party.plain_plan import RunTerms
 from fastlloyd.privacy.limits import check_clients, check_clusters
-from fastlloyd.protocols.kfed.settings import settings_from
+from fastlloyd.protocols.kfed.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,12 @@ class PublicParameters(RunTerms):
     def __post_init__(self) -> None:
         check_clients(self.clients, self.min_clients)
         check_clusters(self.k, self.n_total)
-        settings_from(self.settings)
+        _ = self.chosen  # refuses settings that do not fit
+
+    @property
+    def chosen(self) -> Settings:
+        """The settings, read and checked."""
+        return read_settings(Settings(), "kfed", self.settings)
 
     @property
     def least_clients(self) -> int:

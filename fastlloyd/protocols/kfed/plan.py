@@ -10,7 +10,6 @@ from fastlloyd.masking.fixed import choose_fraction_bits
 from fastlloyd.party.plain_plan import PlainPlan, RunTerms, same_named
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.kfed.parameters import PublicParameters
-from fastlloyd.protocols.kfed.settings import settings_from
 
 __all__ = ["Plan", "PublicParameters", "check_plan", "make_plan"]
 
@@ -73,7 +72,7 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
     RangeError
         Too many features for exact distances.
     """
-    settings = settings_from(public.settings)
+    settings = public.chosen
     return Plan(
         **same_named(Plan, public, settings, but=("min_clients", "local_k")),
         min_clients=public.least_clients,

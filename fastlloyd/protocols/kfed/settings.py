@@ -6,11 +6,9 @@ FedDP-KMeans, §5 "Baselines", and SecFC, §3.2 and §5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from fastlloyd.party.option import option, read_settings
+from fastlloyd.party.option import option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +28,3 @@ class Settings:
     restarts: int = option(
         10, "how often a client clusters its projected records afresh; the best counts", least=1, most=1000
     )
-
-
-def settings_from(values: Mapping[str, Any]) -> Settings:
-    """Read the settings; `read_settings` says what is refused."""
-    return read_settings(Settings(), "kfed", values)

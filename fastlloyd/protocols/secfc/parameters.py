@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.party.option import read_settings
 from fastlloyd.party.plain_plan import RunTerms
 from fastlloyd.privacy.limits import check_clusters, check_rounds
 from fastlloyd.protocols.secfc.field.prime import MAX_RECORDS
-from fastlloyd.protocols.secfc.settings import Settings, settings_from, settle_code
+from fastlloyd.protocols.secfc.settings import Settings, settle_code
+from fastlloyd.wire.decode import Within
 
 MAX_CLUSTERS = 65_535
 
@@ -31,8 +32,7 @@ class PublicParameters(RunTerms):
     settings: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        if not 1 <= self.n_total < MAX_RECORDS:
-            raise ConfigError(f"--n-total: expected 1 to {MAX_RECORDS - 1} records, got {self.n_total}")
+        Within(1, MAX_RECORDS - 1).check("--n-total", self.n_total)
         check_clusters(self.k, self.n_total, most=MAX_CLUSTERS)
         check_rounds(self.rounds)
         settle_code(self.chosen, self.clients)
@@ -40,4 +40,4 @@ class PublicParameters(RunTerms):
     @property
     def chosen(self) -> Settings:
         """The settings, read and checked."""
-        return settings_from(self.settings)
+        return read_settings(Settings(), "secfc", self.settings)

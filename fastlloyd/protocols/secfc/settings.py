@@ -5,12 +5,10 @@ Source: SecFC, §4.1 (l, t, n >= 2l + 2t - 1), §5 (centre separation), §6 (mem
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.party.option import option, read_settings
+from fastlloyd.party.option import option
 
 MIN_CLIENTS = 3
 DEFAULT_ITERATIONS = 300
@@ -65,11 +63,6 @@ class Settings:
         0, "answers to wait for beyond the 2l + 2t - 1 needed: 1 shows a wrong one, 2 name its sender", least=0
     )
     fraction_bits: int = option(16, "bits of the grid that points are rounded to, 8 to 16", least=8, most=16)
-
-
-def settings_from(values: Mapping[str, Any]) -> Settings:
-    """Read the settings; `read_settings` says what is refused."""
-    return read_settings(Settings(), "secfc", values)
 
 
 def settle_code(settings: Settings, clients: int) -> tuple[int, int]:

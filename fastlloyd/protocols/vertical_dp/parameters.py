@@ -8,7 +8,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.party.plain_plan import RunTerms
-from fastlloyd.privacy.limits import check_numbers
+from fastlloyd.privacy.limits import check_clusters, check_numbers
 from fastlloyd.protocols.vertical_dp.settings import settings_from
 
 MAX_PARTIES = 64
@@ -48,7 +48,6 @@ class PublicParameters(AgreedTerms):
                 f"{self.protocol} joins the columns of 2 to {MAX_PARTIES} parties, got {self.clients}; start with -n 3 "
                 "or more (rank 0 serves)"
             )
-        if not 1 <= self.k <= self.n_total:
-            raise ConfigError(f"--k: expected 1 to the public N = {self.n_total} clusters, got {self.k}")
+        check_clusters(self.k, self.n_total)
         check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
         settings_from(self.protocol, self.settings)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.party.option import read_settings
 from fastlloyd.privacy.delta import settle_delta, stated_delta
 from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
-from fastlloyd.protocols.vertical_he.settings import Settings, settings_from
+from fastlloyd.protocols.vertical_he.settings import Settings
 from fastlloyd.wire.header import PartyId
 
 DEFAULT_ROUNDS = 10
@@ -89,7 +90,7 @@ class PublicParameters(AgreedTerms):
     @property
     def chosen(self) -> Settings:
         """The settings of this protocol."""
-        return settings_from(self.settings)
+        return read_settings(Settings(), "vertical-he", self.settings)
 
     @property
     def mode(self) -> str:

@@ -5,11 +5,9 @@ Source: Vertical HE, §3 and §4; docs/vertical-he-privacy.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from fastlloyd.party.option import option, read_settings
+from fastlloyd.party.option import option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +66,3 @@ class Settings:
         least=0,
         below=2,
     )
-
-
-def settings_from(values: Mapping[str, Any]) -> Settings:
-    """Read the settings; `read_settings` says what is refused."""
-    return read_settings(Settings(), "vertical-he", values)

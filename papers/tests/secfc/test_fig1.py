@@ -12,7 +12,8 @@ import pytest
 from fastlloyd.cli.options import parse_run_options
 from fastlloyd.client import parser
 from fastlloyd.net.mpi.launcher import find_mpirun
-from fastlloyd.protocols.secfc.settings import settings_from
+from fastlloyd.party.option import read_settings
+from fastlloyd.protocols.secfc.settings import Settings
 from fastlloyd_papers.secfc.fig1 import NAME, measure
 from fastlloyd_papers.secfc.fig1_design import BASE, FULL, LARGE, QUICK, SecfcJob, Size, list_cells, make_job, shape_at
 from fastlloyd_papers.secfc.fig1_report import Figures, write_report
@@ -58,7 +59,7 @@ def test_a_job_writes_the_clients_files_and_is_a_run(tmp_path: Path) -> None:
     config, _ = parse_run_options(parser(), job.flags(tmp_path / "out"))
     assert (config.protocol, config.bounds, config.n_total, config.client_caps) == ("secfc", "-1,1", 120, (24,) * 5)
     assert (config.k, config.rounds, config.transport, config.quiet) == (3, 6, "tcp", True)
-    chosen = settings_from(config.own_settings)
+    chosen = read_settings(Settings(), "secfc", config.own_settings)
     assert (chosen.segments, chosen.threshold) == (1, 2)
 
 

@@ -156,7 +156,7 @@ def test_wrong_settings_are_refused(values, text: str) -> None:
         ({"epsilon": 0.0}, "--epsilon"),
         ({"delta": 1e-13}, "--delta"),
         ({"rounds": -1}, "--rounds"),
-        ({"rounds": 0, "settings": {"start": "server-lloyds"}}, "1 to 1000 Lloyd steps"),
+        ({"rounds": 0, "settings": {"start": "server-lloyds"}}, "a number of Lloyd steps from 1 to 1000"),
         ({"choose_k": True, "settings": {"start": "server-lloyds"}}, "elbow"),
         ({"choose_k": True, "settings": {"start": "private"}}, "'private' does without"),
         ({"n_total": 2, "k": 2}, "--n-total"),

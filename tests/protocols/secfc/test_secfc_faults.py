@@ -10,6 +10,7 @@ import pytest
 
 from fastlloyd.errors import ConfigError, InternalError, PeerError, RangeError
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.party.option import read_settings
 from fastlloyd.protocols.secfc.field.prime import MAX_RECORDS
 from fastlloyd.protocols.secfc.messages import (
     CenterShares,
@@ -23,7 +24,7 @@ from fastlloyd.protocols.secfc.messages import (
     Size,
 )
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
-from fastlloyd.protocols.secfc.settings import Settings, settings_from, settle_code
+from fastlloyd.protocols.secfc.settings import Settings, settle_code
 from fastlloyd.protocols.secfc.sharing import gather_sizes, share_points
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import PartyId, clients
@@ -249,7 +250,7 @@ def test_public_parameters_that_do_not_fit_are_refused(changes, text) -> None:
 
 
 def test_automatic_stands_for_the_defaults() -> None:
-    assert settings_from({"segments": "auto", "threshold": "auto"}) == Settings()
+    assert read_settings(Settings(), "secfc", {"segments": "auto", "threshold": "auto"}) == Settings()
 
 
 @pytest.mark.parametrize("sizes", [(50, 50, 50), (0, 0, 0), (1, 2), (-1, 1, 1)])

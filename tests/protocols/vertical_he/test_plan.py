@@ -12,7 +12,7 @@ from fastlloyd.cli.plan import main
 from fastlloyd.crypto.link.tls import MAX_MESSAGE_BYTES
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.net.transport import MAX_FRAME_BYTES
-from fastlloyd.party.option import describe_settings
+from fastlloyd.party.option import describe_settings, read_settings
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.vertical_he.frame import MOST_MESSAGE_BYTES, block_format
@@ -23,7 +23,7 @@ from fastlloyd.protocols.vertical_he.math.hints import FLOODING, HINT_SHARE, MOS
 from fastlloyd.protocols.vertical_he.math.scales import MAX_ERROR, NOISE_TAIL, record_error
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import change_epsilon, check_plan, make_plan, try_options
-from fastlloyd.protocols.vertical_he.settings import Settings, settings_from
+from fastlloyd.protocols.vertical_he.settings import Settings
 from tests.protocols.vertical_he.support import names, parameters
 
 
@@ -334,12 +334,12 @@ def test_what_does_not_fit_is_refused_with_the_mend() -> None:
 
 
 def test_settings_are_checked() -> None:
-    assert settings_from({"computing": "auto", "tolerance": 1}).tolerance == 1.0
+    assert read_settings(Settings(), "vertical-he", {"computing": "auto", "tolerance": 1}).tolerance == 1.0
     names = {f"vertical-he.{field.name}" for field in dataclasses.fields(Settings)}
     assert describe_settings(Settings, "vertical-he").keys() == names
     for wrong in ({"mode": "three-party"}, {"degree": "62"}, {"degree": 3}, {"windows": 1}, {"noise": True}):
         with pytest.raises(ConfigError, match="vertical-he"):
-            settings_from(wrong)
+            read_settings(Settings(), "vertical-he", wrong)
 
 
 def test_rounds_are_fewer_where_noise_would_drown_them_and_nothing_is_weighed() -> None:

@@ -187,8 +187,8 @@ def test_more_rows_than_the_cap_are_refused_after_the_summary(records, capsys):
     ("argv", "sentence"),
     [
         ([], "nothing to check"),
-        (["--data", "x.csv", "--k", "0"], "--k 0: expected a number from 1"),
-        (["--data", "x.csv", "--client", "0"], "--client 0"),
+        (["--data", "x.csv", "--k", "0"], "--k: expected a whole number, at least 1, got '0'"),
+        (["--data", "x.csv", "--client", "0"], "--client: expected a whole number, at least 1, got 0"),
         (["--data", "x.csv", "--k", "5", "--n-total", "4"], "more clusters than records"),
         (["--data", "x.csv", "--bounds", "auto-public"], "public --dataset only"),
         (["--data", "x.csv", "--bounds", "1,-1"], "LO < HI"),
@@ -258,7 +258,7 @@ def test_what_a_vertical_run_refuses_check_refuses(tmp_path):
         main(["--config", run, "--client", "1", "--id", "id"])
     with pytest.raises(ConfigError, match=r"--bounds .*bounds_\{client\}.csv stands for one file per client"):
         main(["--config", run, "--data", str(tmp_path / "office_1.csv")])
-    with pytest.raises(ConfigError, match="--client -1: expected a number from 0 on"):
+    with pytest.raises(ConfigError, match="--client: expected a whole number, at least 0, got -1"):
         main(["--config", run, "--client", "-1"])
 
 

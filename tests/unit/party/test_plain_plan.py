@@ -46,11 +46,11 @@ def test_the_first_field_that_differs_is_named() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"n_total": 2}, "--n-total: expected at least 3 records, got 2"),
-        ({"epsilon": 0.0}, "--epsilon: expected a number in"),
+        ({"n_total": 2}, "--n-total: expected a whole number, at least 3, got 2"),
+        ({"epsilon": 0.0}, "--epsilon: expected a number, above 0 and at most 100, got 0"),
         ({"epsilon": math.nan}, "--epsilon"),
         ({"epsilon": 101.0}, "got 101"),
-        ({"delta": 1.0}, "--delta: expected 'auto' or a number in"),
+        ({"delta": 1.0}, "--delta: expected 'auto' or a number, above 1.8189.*e-12 and below 1, got 1"),
         ({"delta": 1e-12}, "got 1e-12"),
     ],
 )
@@ -65,13 +65,16 @@ def test_public_numbers_have_limits(changes: dict[str, float], sentence: str) ->
     ("check", "sentence"),
     [
         (lambda: check_clients(0), "expected at least one client, got none"),
-        (lambda: check_clients(3, 0), "--min-clients: expected 1 to 3 .the clients., got 0"),
-        (lambda: check_clients(3, 4), "--min-clients: expected 1 to 3 .the clients., got 4"),
-        (lambda: check_clusters(0, 10), "--k: expected 1 to 10000 clusters, got 0"),
-        (lambda: check_clusters(10_001, 10**6), "--k: expected 1 to 10000 clusters, got 10001"),
+        (lambda: check_clients(3, 0), "--min-clients: expected a number of clients from 1 to 3, got 0"),
+        (lambda: check_clients(3, 4), "--min-clients: expected a number of clients from 1 to 3, got 4"),
+        (lambda: check_clusters(0, 10), "--k: expected a whole number from 1 to 10000, got 0"),
+        (lambda: check_clusters(10_001, 10**6), "--k: expected a whole number from 1 to 10000, got 10001"),
         (lambda: check_clusters(11, 10), "--k: expected at most the public N = 10 clusters, got 11"),
-        (lambda: check_rounds(0), "--rounds: expected 'auto' or 1 to 1000, got 0"),
-        (lambda: check_rounds(1001, least=0, what=" steps"), "--rounds: expected 'auto' or 0 to 1000 steps, got 1001"),
+        (lambda: check_rounds(0), "--rounds: expected 'auto' or a number from 1 to 1000, got 0"),
+        (
+            lambda: check_rounds(1001, least=0, what=" of steps"),
+            "--rounds: expected 'auto' or a number of steps from 0 to 1000, got 1001",
+        ),
     ],
 )
 def test_numbers_of_clients_clusters_and_rounds_have_limits(check: Callable[[], None], sentence: str) -> None:

@@ -97,9 +97,9 @@ def test_certificates_that_could_vouch_for_others_are_refused():
         ("[other]\n", r"expected \[\[party\]\]"),
         ("party = 3\n", r"expected \[\[party\]\]"),
         ('[[party]]\nname = "a"\n', "expected the fields"),
-        ("party = [1]\n", "expected the fields"),
+        ("party = [1]\n", "party 1: expected an object, got 1"),
         ('[[party]]\nname = "a"\nrole = "client"\nrank = true\ncertificate = "x"\n', "whole number"),
-        ('[[party]]\nname = 1\nrole = "client"\nrank = 1\ncertificate = "x"\n', "text as name"),
+        ('[[party]]\nname = 1\nrole = "client"\nrank = 1\ncertificate = "x"\n', "name: expected text"),
         ('[[party]]\nname = "a"\nrole = "client"\nrank = 1\ncertificate = "x"\n', "no certificate"),
     ],
 )
