@@ -236,7 +236,8 @@ class RunConfig:
     def __post_init__(self) -> None:
         chooses = find(self.protocol).chooses_k
         for entry in OPTIONS.values():
-            entry.read(getattr(self, entry.name))
+            if (value := getattr(self, entry.name)) is not None:  # code may leave out what no protocol here needs
+                entry.read(value)
         _ = self.form  # refuses marks that do not go together
         if self.choose_k and not chooses:
             able = ", ".join(row.name for row in ROWS if row.chooses_k)
