@@ -1,11 +1,11 @@
-"""Keeps the rows that a database answered with, checked cell by cell, in one order, out of memory.
+"""Stores the rows that a database returned, checked cell by cell, in a fixed order, outside of memory.
 
-A database may answer the same question in another order each time. Rows are therefore sorted by all their columns, so
-that the same rows always make the same records: a run's digest of its data, its --resume and its ledger rest on that.
-All later readings, of numbers, names and categories, are of these same rows.
+A database may return the same rows in another order each time. Rows are therefore sorted by all their columns, so
+that the same rows always make the same records: a run's digest of its data, --resume and the ledger depend on that.
+Every later read, of numbers, names or categories, is of these rows.
 
-They lie in a temporary database of SQLite, which has no name on the disk and uses the disk (TMPDIR) only when it is
-larger than its cache. What a database gives is hostile until it has passed `_cell`.
+They are in a temporary SQLite database, which has no name on the disk and uses the disk (TMPDIR) only when it is
+larger than its cache. Values from a database are untrusted until they have passed `_cell`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fastlloyd.data.form import MISSING, is_identifier
 from fastlloyd.errors import DataError, format_count
 
 MOST_TEXT = 1000
-"""Characters of a text that names something; a longer one is no name, and is not kept."""
+"""The most characters of a name; longer text is not stored."""
 _CACHE_KIB = 1 << 14
 _READ_VALUES = 1 << 19
 _SHOWN = 60
@@ -40,7 +40,7 @@ _FIX = "convert it in --query (CAST), or leave the column out with --columns"
 
 
 class Answer:
-    """The rows that a database answered with.
+    """The rows that a database returned.
 
     Parameters
     ----------
@@ -93,13 +93,13 @@ class Answer:
         self.numeric = tuple(kinds <= {type(None)} or bool(kinds & {int, float}) for kinds in self._kinds)
 
     def _keep(self, batches: Iterator[Sequence[tuple[Any, ...]]]) -> int:
-        """Check all rows and keep them, sorted."""
+        """Check all rows and store them, sorted."""
         width = len(self.names)
         columns = ", ".join(f"c{at}" for at in range(width))
         self._store.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         for pragma in ("journal_mode = OFF", "synchronous = OFF"):
             self._store.execute(f"PRAGMA {pragma}")
-        self._store.execute("BEGIN")  # else each row would be a transaction of its own
+        self._store.execute("BEGIN")  # otherwise each row would be a separate transaction
         self._store.execute(f"CREATE TABLE taken ({columns})")
         insert = f"INSERT INTO taken VALUES ({', '.join('?' * width)})"  # noqa: S608
         for batch in batches:
@@ -117,7 +117,7 @@ class Answer:
         return int(rows)
 
     def _checked(self, at: int, values: Sequence[Any]) -> Sequence[Any]:
-        """Return some values of a column as they are kept, and note of what kinds they are."""
+        """Return some values of a column as they are stored, and note their kinds."""
         kinds = set(map(type, values))
         odd = not kinds <= _PLAIN
         if int in kinds:
@@ -151,7 +151,7 @@ class Answer:
             yield Cells(values, tuple(list(islice(column, len(rows))) for column in names))
 
     def _numbers(self, row: int, values: Sequence[Any], chosen: Sequence[int]) -> list[float | None]:
-        """Return a row's numbers where some cells of its columns are none."""
+        """Return a row's numbers where some columns hold other cells too."""
         numbers: list[float | None] = []
         for at, cell in zip(chosen, values, strict=True):
             value = None if isinstance(cell, str) and cell.strip().lower() in MISSING else cell
@@ -183,7 +183,7 @@ class Answer:
             yield "" if value is None else str(value).strip()
 
     def named(self, column: str) -> Names:
-        """Return a column of names that may be read again and again and takes no memory."""
+        """Return a column of names that can be iterated many times and takes no memory."""
         return Names(self, self.names.index(column))
 
     def row(self, at: int) -> str:
@@ -198,7 +198,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A column of names, read anew from the kept rows each time that they are gone through."""
+    """A column of names; each iteration reads the stored rows again."""
 
     answer: Answer
     column: int
@@ -208,7 +208,7 @@ class Names:
 
 
 def _cell(value: Any) -> int | float | str | bytes | None:
-    """Return a value as it is kept; what is neither number nor short text becomes bytes that say what it was."""
+    """Return a value as it is stored; bytes describe what is neither a number nor short text."""
     kind = type(value)
     if value is None or kind is float:
         return value  # type: ignore[no-any-return]
@@ -242,7 +242,7 @@ def _decimal(value: Decimal) -> int | float | None:
 
 
 def _described(value: object) -> str:
-    """Say what a value is, and never the value."""
+    """Describe a value without showing it."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return "text" if isinstance(value, str) else "a number that is not whole"

@@ -1,7 +1,7 @@
 """Public bounds of the features, and the map between original units and [-1, 1].
 
 Bounds come from the configuration, never from private records: `auto_public` is for public data
-sets only. Values outside are clipped; how many is counted locally and stays with the owner.
+sets only. Values outside are clipped; their number is counted locally and stays with the owner.
 
 Source: docs/protocol.md, "Bounds and scaling".
 """
@@ -250,7 +250,7 @@ def count_outside(values: NDArray[np.float64], bounds: Bounds) -> NDArray[np.int
 
 
 def clipping_words(outside: NDArray[np.int64], rows: int, names: Sequence[str]) -> str:
-    """Name the features that the bounds cannot be meant for: more than half of their values lie outside; '' for none.
+    """Name the features whose bounds must be wrong: more than half of their values lie outside; '' for none.
 
     Parameters
     ----------

@@ -169,12 +169,12 @@ class Categories:
 
     @classmethod
     def from_json(cls, values: object) -> Self:
-        """Return what `to_json` was given by.
+        """Return the categories that `to_json` wrote.
 
         Raises
         ------
         ConfigError
-            These are no weights by column and category.
+            The values are no weights by column and category.
         """
         try:
             lists = decode(_Lists, {"categories": values}, "").categories

@@ -1,4 +1,4 @@
-"""Opens databases for reading alone and asks them one thing; the one file that imports duckdb and psycopg.
+"""Opens databases read-only and runs one query; the only module that imports duckdb and psycopg.
 
 Each database has its own means against writing: SQLite an open mode and an authoriser, DuckDB an open mode and the
 kind of statement that it parses, PostgreSQL a read-only transaction. Each takes one statement: a second one could end
@@ -35,7 +35,7 @@ _ONE_SELECT = "expected one SELECT, which is all that --query may be, for the da
 
 @contextlib.contextmanager
 def ask(kind: str, place: str, query: str | None, table: str | None, shown: str) -> Iterator[Asked]:
-    """Open a database, ask it, and close it in the end.
+    """Open a database, query it, and close it at the end.
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ def ask(kind: str, place: str, query: str | None, table: str | None, shown: str)
     Raises
     ------
     DataError
-        It is not there or cannot be reached, or refuses the query.
+        It does not exist, cannot be reached, or refuses the query.
     ConfigError
-        What reads it is not installed.
+        The library that reads it is not installed.
     """
     openers = {"sqlite": _sqlite, "duckdb": _duckdb, "parquet": _parquet, "postgresql": _postgresql}
     text = query if query is not None else f"SELECT * FROM {_quoted(table or _WHOLE)}"  # noqa: S608
@@ -58,7 +58,7 @@ def ask(kind: str, place: str, query: str | None, table: str | None, shown: str)
 
 
 def _quoted(table: str) -> str:
-    """Write the name of a table, perhaps after that of its schema, so that nothing in it is taken for SQL."""
+    """Quote the name of a table, perhaps after that of its schema, so that nothing in it is read as SQL."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
 
 
@@ -79,7 +79,7 @@ def _file(place: str, kind: str) -> Path:
 
 
 def _named(description: Any, shown: str) -> tuple[str, ...]:
-    """Return the names of the columns of an answer."""
+    """Return the names of the columns of a result."""
     if not description:
         raise DataError(f"{shown}: the statement gives no table; {_ONE_SELECT}")
     return tuple(str(column[0]) for column in description)
@@ -93,7 +93,7 @@ def _batches(cursor: Any) -> Iterator[Sequence[Row]]:
 
 @contextlib.contextmanager
 def _sqlite(place: str, query: str, shown: str) -> Iterator[Asked]:
-    """Ask a file of SQLite."""
+    """Query a file of SQLite."""
     path = _file(place, "SQLite")
     address = f"{path.absolute().as_uri()}?mode=ro"
     with _sqlite_errors(shown), closing(sqlite3.connect(address, uri=True, isolation_level=None)) as connection:
@@ -102,7 +102,7 @@ def _sqlite(place: str, query: str, shown: str) -> Iterator[Asked]:
             connection.execute(f"PRAGMA {pragma}")
         # VACUUM INTO and ATTACH would write other files, which the open mode does not forbid.
         connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY)
-        # Signals wait while SQLite computes, unless it calls Python now and then.
+        # Python handles a signal only when SQLite calls it, so it is called now and then.
         connection.set_progress_handler(lambda: 0, _SQLITE_STEPS)
         cursor = connection.execute(query)
         yield _named(cursor.description, shown), _sqlite_batches(cursor, shown)
@@ -116,7 +116,7 @@ def _sqlite_batches(cursor: sqlite3.Cursor, shown: str) -> Iterator[Sequence[Row
 
 @contextlib.contextmanager
 def _sqlite_errors(shown: str) -> Iterator[None]:
-    """Turn what SQLite says into one sentence."""
+    """Turn an error of SQLite into one sentence."""
     try:
         yield
     except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
@@ -128,7 +128,7 @@ def _sqlite_errors(shown: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _duckdb(place: str, query: str, shown: str) -> Iterator[Asked]:
-    """Ask a file of DuckDB, which may read no other file."""
+    """Query a file of DuckDB, which may read no other file."""
     duckdb, path = _import_duckdb(), _file(place, "DuckDB")
     with tempfile.TemporaryDirectory(prefix="fastlloyd-") as scratch:
         settings = _duckdb_settings(scratch)
@@ -139,12 +139,12 @@ def _duckdb(place: str, query: str, shown: str) -> Iterator[Asked]:
 
 
 _WHOLE = "records"
-"""The table of a folder whose Parquet files are all one table."""
+"""The table of a folder whose Parquet files form one table."""
 
 
 @contextlib.contextmanager
 def _parquet(place: str, query: str, shown: str) -> Iterator[Asked]:
-    """Ask a folder of Parquet files, and no file outside it."""
+    """Query a folder of Parquet files, and no file outside it."""
     duckdb, folder = _import_duckdb(), Path(place)
     tables = {path.stem: [path] for path in sorted(folder.glob("*.parquet"))}
     tables |= {inner.name: parts for inner in sorted(folder.iterdir()) if (parts := sorted(inner.glob("*.parquet")))}
@@ -167,7 +167,7 @@ def _parquet(place: str, query: str, shown: str) -> Iterator[Asked]:
 
 @contextlib.contextmanager
 def _duckdb_errors(duckdb: Any, shown: str) -> Iterator[None]:
-    """Turn what DuckDB says into one sentence."""
+    """Turn an error of DuckDB into one sentence."""
     try:
         yield
     except duckdb.Error as error:
@@ -175,7 +175,7 @@ def _duckdb_errors(duckdb: Any, shown: str) -> Iterator[None]:
 
 
 def _duckdb_settings(scratch: str) -> dict[str, str]:
-    """Return what holds for DuckDB wherever it is used: bounded memory, and nothing loaded from elsewhere."""
+    """Return the settings of DuckDB: bounded memory, and no extension from elsewhere."""
     return {
         "memory_limit": _DUCKDB_MEMORY,
         "temp_directory": scratch,
@@ -185,7 +185,7 @@ def _duckdb_settings(scratch: str) -> dict[str, str]:
 
 
 def _shut(connection: Any) -> None:
-    """Let a connection read no other files from here on, nor change that."""
+    """Forbid a connection to read other files, for good."""
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 
@@ -214,7 +214,7 @@ def _asked_duckdb(duckdb: Any, connection: Any, query: str, shown: str) -> Itera
 
 @contextlib.contextmanager
 def _postgresql(place: str, query: str, shown: str) -> Iterator[Asked]:
-    """Ask a server of PostgreSQL, in one read-only transaction."""
+    """Query a server of PostgreSQL, in one read-only transaction."""
     psycopg = _import_psycopg()
     try:
         settings = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "fastlloyd"}
@@ -239,7 +239,7 @@ def _postgresql(place: str, query: str, shown: str) -> Iterator[Asked]:
 
 
 def _fix(error: Exception) -> str:
-    """Return what to do about a refusal of PostgreSQL; empty for what is wrong with the question."""
+    """Return what to do about a refusal of PostgreSQL; empty if the query is wrong."""
     if getattr(error, "sqlstate", None) == "42501":
         return "; let this account SELECT there (GRANT SELECT ON .. TO ..), or ask other tables"
     if getattr(error, "sqlstate", None) == "25006" or "multiple commands" in str(error):
@@ -248,7 +248,7 @@ def _fix(error: Exception) -> str:
 
 
 def _gathered(first: Row, rows: Iterator[Row]) -> Iterator[Sequence[Row]]:
-    """Put rows that come one by one into batches."""
+    """Collect single rows into batches."""
     batch = [first]
     for row in rows:
         batch.append(row)

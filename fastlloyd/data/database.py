@@ -1,7 +1,7 @@
-"""Names records in a database in place of a file: where they are, and what is asked.
+"""Names records in a database instead of a file: the address, and the query.
 
-An address holds no password: it would stand in the list of processes, in the run file and in what is written of the
-run. PostgreSQL's own library finds it in PGPASSWORD, PGPASSFILE or ~/.pgpass.
+An address holds no password: it would appear in the list of processes, in the run file and in the results of the
+run. PostgreSQL's library finds it in PGPASSWORD, PGPASSFILE or ~/.pgpass.
 
 Source: docs/data-sources.md.
 """
@@ -50,7 +50,7 @@ class Database:
     query : str or None
         One SELECT.
     table : str or None
-        All of a table in its place; neither: all Parquet files of the folder, as one table.
+        A whole table instead; neither: all Parquet files of the folder, as one table.
     key : str or None
         The column that names rows in errors; None: the first column that looks like one.
     """
@@ -68,7 +68,7 @@ class Database:
 
     @cached_property
     def answer(self) -> Answer:
-        """What the database answers; it is asked once, at the first use.
+        """The result of the query, which runs once, at the first use.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class Database:
             return Answer(str(self), names, batches, key=self.key)
 
     def row(self, at: int) -> str:
-        """Name a row, from 0, the way its owner finds it: by its key."""
+        """Name a row, counted from 0, by its key."""
         return self.answer.row(at)
 
 
@@ -93,7 +93,7 @@ Place = DataFile | Database
 
 
 def place_of(path: str | Path | Place) -> Place:
-    """Return what a caller named as a place of records; a plain file where it says no more."""
+    """Return the place that a caller named; text names a plain file."""
     return path if isinstance(path, DataFile | Database) else DataFile(Path(path))
 
 
@@ -106,7 +106,7 @@ def find_place(
     table: str | None = None,
     key: str | None = None,
 ) -> Place:
-    """Return the place that `--data` names, with what is asked there.
+    """Return the place that `--data` names, with the query.
 
     Parameters
     ----------
@@ -148,14 +148,14 @@ def _put(text: str, number: int | str | None) -> str:
 
 
 def names_client(data: str, query: str | None, table: str | None) -> bool:
-    """Whether each party asks something of its own: '{client}' stands somewhere, the file of a query included."""
+    """Whether each party has its own query: '{client}' stands somewhere, the file of a query included."""
     if any(CLIENT in text for text in (data, query or "", table or "")):
         return True
     return query is not None and CLIENT in read_query(query)
 
 
 def check_question(data: str, query: str | None, table: str | None) -> None:
-    """Check an address, and that it is clear what is asked there; opens nothing.
+    """Check an address, and that there is one query; opens nothing.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def refuse_password(data: str) -> None:
         raise ConfigError(_REFUSED)
     if not _SCHEME.match(data) or data.startswith(tuple(_FILES)):
         return
-    # Before the last '@', not only in what urlsplit takes for the name: a password may have '/' and '#' in it.
+    # Search before the last '@', not only in the name that urlsplit finds: a password may hold '/' and '#'.
     rest = data.partition("://")[2]
     if ":" in rest.rpartition("@")[0] or any(_SECRET.search(name) for name, _ in parse_qsl(urlsplit(data).query, True)):
         raise ConfigError(_REFUSED)
@@ -222,7 +222,7 @@ def move_address(data: str) -> tuple[str, str | None]:
 
 
 def read_query(query: str) -> str:
-    """Return the SQL of `--query`: as it stands, or what is in the file that it names.
+    """Return the SQL of `--query`, or of the file that it names.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A public data set, and its rows dealt out to the clients: the same at every party, from the public seed alone."""
+"""A public data set, and how its rows are split among the clients: every party computes it from the public seed."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Dataset:
     labels : int64 array, shape (n,), or None
         True classes, for evaluation only.
     bounds : Bounds or None
-        Where they are public by nature (a colour lies in 0..255).
+        Where they follow from what is measured (a colour lies in 0..255).
     k : int or None
-        Clusters the literature uses.
+        Number of clusters in the literature.
     licence : str
     image_shape : triple of int or None
         (height, width, channels) where the rows are the pixels of a picture.

@@ -1,12 +1,12 @@
-"""Reads comma separated text once, from its first line to its last: fast, and cell by cell from where something is odd.
+"""Reads comma separated text in one pass: in fast blocks, and cell by cell from the first block that needs it.
 
-The fast way hands blocks of whole lines to numpy's parser and accepts a block only when every line has
-the right number of cells and every cell parses. From the first other block on, the careful way reads, which knows
-quotes and missing cells and names the row and column of the first fault.
+The fast path passes blocks of whole lines to numpy's parser. It accepts a block only if every line has the right
+number of cells and every cell parses. From the first other block on, the careful path reads: it handles quotes and
+missing cells, and names the row and column of the first error.
 
-A header is taken to be there if any cell of row one is not a number. Cells of `form.MISSING` are neither
-numbers nor names: a first row of numbers and missing cells alone is refused, because taking it for a
-header would lose a record silently.
+The first row is a header if any of its cells is not a number. Cells of `form.MISSING` are neither
+numbers nor names: a first row of only numbers and missing cells is refused, because reading it as a
+header would lose a record without notice.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class Cells:
 
 
 class Delimited:
-    """A .csv or .csv.gz file whose first rows are read, and kept for `chunks`.
+    """A .csv or .csv.gz file. Its first rows are read at once, and kept for `chunks`.
 
     Parameters
     ----------
     path : Path
         For errors, and for its suffix.
     file : binary file
-        Open at its first byte; it need not be able to go back.
+        At its first byte; it need not be seekable.
     form : Form
         How its text is written.
 
@@ -118,12 +118,12 @@ class Delimited:
         self.otherwise = _otherwise(sample, self.numeric, form)
 
     def chunks(self, numbers: Sequence[int], texts: Sequence[int] = ()) -> Iterator[Cells]:
-        """Read some columns, in the order asked, some thousand rows at a time; once, for it takes the lines.
+        """Read some columns, in the given order, some thousand rows at a time; can be called once.
 
         Parameters
         ----------
         numbers, texts : sequence of int
-            0-based positions of what is read as numbers, and as text.
+            0-based positions of the columns that are read as numbers, and as text.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class Delimited:
                     yield cells
 
     def _block(self, lines: list[str], numbers: Sequence[int], texts: Sequence[int]) -> Cells | None:
-        """Parse a whole block of lines; None as soon as anything needs the careful way."""
+        """Parse a whole block of lines; return None if anything in it needs the careful path."""
         mark, marks, form = self._form.delimiter, len(self.names) - 1, self._form
         if any('"' in line or line.count(mark) != marks for line in lines):
             return None
@@ -174,7 +174,7 @@ class Delimited:
     def _carefully(
         self, lines: Iterable[str], numbers: Sequence[int], texts: Sequence[int], row: int, done: int
     ) -> Iterator[Cells]:
-        """Parse cell by cell and name the first fault; before these lines come `done` others, with `row` rows."""
+        """Parse cell by cell and name the first error; `done` lines with `row` rows came before."""
         reader = self._reader(lines)
         width, names, form = len(self.names), self.names, self._form
         block: list[list[float]] = []
@@ -208,12 +208,12 @@ class Delimited:
         return Cells(np.array(block, dtype=np.float64), tuple(columns), self._before + 1 if one_line_each else None)
 
     def _reader(self, lines: Iterable[str]) -> Any:
-        """Cut lines into cells."""
+        """Split lines into cells."""
         return csv.reader(lines, delimiter=self._form.delimiter, skipinitialspace=True)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """Turn everything that fails while reading into one sentence."""
+        """Turn any failure to read into one sentence."""
         path = self._path
         try:
             yield
@@ -253,7 +253,7 @@ def _is_header(first: list[str], path: Path, form: Form) -> bool:
 
 
 def _numeric_columns(sample: list[list[str]], width: int, form: Form) -> tuple[bool, ...]:
-    """Tell the columns of numbers from the columns of text; short rows are reported later."""
+    """Return which columns hold numbers, not text; short rows are reported later."""
     numeric = []
     for index in range(width):
         cells = [row[index] for row in sample if index < len(row)]
@@ -263,7 +263,7 @@ def _numeric_columns(sample: list[list[str]], width: int, form: Form) -> tuple[b
 
 
 def _otherwise(sample: list[list[str]], numeric: Sequence[bool], form: Form) -> tuple[bool, ...]:
-    """Tell the columns of text that would be numbers with the other decimal mark."""
+    """Return which columns of text would be numbers with the other decimal mark."""
     other = other_decimal(form)
     found = []
     for index, number in enumerate(numeric):

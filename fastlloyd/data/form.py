@@ -1,6 +1,6 @@
-"""How data files are named and their text is written, and one cell as a number.
+"""How data files are named and formatted, and how one cell becomes a number.
 
-A text that another delimiter, decimal mark or encoding would fit is refused with the flag that reads it.
+Text that needs another delimiter, decimal mark or encoding is refused, and the error names the flag for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
 DATA_DIR_VARIABLE = "FASTLLOYD_DATA"
 """Names a folder of public data sets: NAME.csv.gz and NAME.labels.csv.gz."""
 DELIMITERS = (",", ";", "\t", "|")
-"""What people put between cells."""
+"""The usual characters between cells."""
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "none", "null"})
 # Groups of three digits: 1,234 or 1.234.567,8.
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,'\u2019 \u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d+)?")
@@ -29,21 +29,21 @@ NO_RECORDS = "expected at least one record; a site that has none stays out of a 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How the text of a table is written.
+    """The text format of a table.
 
     Parameters
     ----------
     delimiter : str
         The one character between cells, or 'tab'.
     decimal : {'.', ','}
-        What stands before the fraction of a number.
+        The mark before the fraction of a number.
     encoding : str
         As Python names it; a byte order mark of UTF-8 is skipped.
 
     Raises
     ------
     ConfigError
-        They do not do, or do not go together.
+        One is invalid, or they conflict.
     """
 
     delimiter: str = ","
@@ -75,7 +75,7 @@ PLAIN = Form()
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of records, and how its text is written."""
+    """A file of records, and its text format."""
 
     path: Path
     form: Form = PLAIN
@@ -84,7 +84,7 @@ class DataFile:
         return str(self.path)
 
     def row(self, at: int) -> str:
-        """Name a row, from 0, the way its owner finds it."""
+        """Name a row, counted from 0, so that its owner can find it."""
         return number_row(at)
 
 
@@ -94,7 +94,7 @@ def number_row(at: int) -> str:
 
 
 def is_identifier(name: str) -> bool:
-    """Tell a column that names records: no header cell (an exported index), id, or *_id."""
+    """Whether a column names records: no header cell (an exported index), id, or *_id."""
     return not name or name.lower() == "id" or name.lower().endswith("_id")
 
 
@@ -115,7 +115,7 @@ def parse_cell(cell: str, line: str, name: str, form: Form) -> float:
     Raises
     ------
     DataError
-        It is text, or a number that is written otherwise (FormError).
+        It is text, or a number in another format (FormError).
     """
     number = parse_number(cell, form.decimal)
     if number is not None:
@@ -140,7 +140,7 @@ def parse_cell(cell: str, line: str, name: str, form: Form) -> float:
 
 
 def parse_number(cell: str, decimal: str) -> float | None:
-    """Return a number as everybody writes it, without Python's digit separators."""
+    """Return a number, without Python's digit separators; None for other text."""
     if decimal == ",":
         cell = "_" if "." in cell else cell.replace(",", ".")
     try:
@@ -155,7 +155,7 @@ def other_decimal(form: Form) -> str:
 
 
 def refuse_other_delimiter(lines: Sequence[str], form: Form, path: Path) -> None:
-    """Refuse lines that another character divides evenly where the one in use does not, or leaves numbers side by side.
+    """Refuse lines that another character splits evenly, where the one in use does not or leaves numbers side by side.
 
     Raises
     ------
@@ -167,13 +167,13 @@ def refuse_other_delimiter(lines: Sequence[str], form: Form, path: Path) -> None
     for mark in DELIMITERS:
         if mark != form.delimiter and (_cuts(lines, mark, form) if whole else _divides(lines, mark, form)):
             raise FormError(
-                f"{path}: its cells are divided by {name_mark(mark)}, expected {name_mark(form.delimiter)}; "
+                f"{path}: its cells are separated by {name_mark(mark)}, expected {name_mark(form.delimiter)}; "
                 + _fix(lines, mark, form)
             )
 
 
 def _divides(lines: Sequence[str], mark: str, form: Form) -> bool:
-    """Return whether a mark divides all lines evenly where the one in use does not, or leaves numbers side by side."""
+    """Return whether a mark splits all lines evenly, where the one in use does not or leaves numbers side by side."""
     counts = {line.count(mark) for line in lines}
     if len(counts) != 1 or counts == {0} or mark == form.decimal or any('"' in line for line in lines):
         return False
@@ -183,16 +183,16 @@ def _divides(lines: Sequence[str], mark: str, form: Form) -> bool:
 
 
 def _cuts(lines: Sequence[str], mark: str, form: Form) -> bool:
-    """Return whether a mark cuts all lines into equally many cells, more than one, quotes understood."""
+    """Return whether a mark splits all lines into the same number of cells, at least two, with quotes understood."""
     rows = list(csv.reader(lines, delimiter=mark, skipinitialspace=True))
     if not rows or len(rows[0]) < 2 or len({len(row) for row in rows}) != 1:
         return False
-    # A column of decimal commas without a header is cut into equally many cells too.
+    # Commas also split a column of decimal commas without a header into the same number of cells.
     return mark != form.decimal or all(parse_number(cell, ".") is None for cell in rows[0])
 
 
 def _fix(lines: Sequence[str], mark: str, form: Form) -> str:
-    """Name the flags that read cells divided by this mark."""
+    """Name the flags that read cells separated by this mark."""
     decimal = ""
     if mark == form.decimal:
         decimal = " and --decimal '.'"

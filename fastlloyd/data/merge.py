@@ -1,7 +1,7 @@
-"""Makes one record of all rows of a person, before anything else is done with them.
+"""Makes one record of all rows of a person, as the first step.
 
-A record is a function of its person's rows alone, so that all rows of one person are one unit of privacy
-at this client. The same person at another client is another record there: nobody here knows of it.
+A record depends only on its person's rows, so that all rows of one person are one unit of privacy at this client.
+The same person at another client is another record there: nobody here knows of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What becomes of records that lack a value: refused, dropped, or filled with the middle of the bounds.
+"""Handles records that lack a value: refuses them, drops them, or fills in the middle of the bounds.
 
-An infinite value is refused always.
+An infinite value is always refused.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def settle_missing(
     place: Callable[[int, int], str],
     mean: bool = False,
 ) -> tuple[NDArray[np.bool_] | None, int]:
-    """Apply the rule for missing values; fills them in in place.
+    """Apply the rule for missing values; fill them in place.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def settle_missing(
     missing_in : mapping of str to int
         As `count_missing` gives it.
     place : callable
-        From record and column, both from 0, to what their owner calls them.
+        Takes a record and a column, both from 0, and returns their owner's names for them.
     mean : bool
         Whether a record is the mean of all rows of a person.
 

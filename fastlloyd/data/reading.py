@@ -42,7 +42,7 @@ class Rows:
         All features; NaN where a value is missing.
     texts : tuple of lists of str, each of length n
     people : int64 array, shape (n,), or None
-        Whose each row is, where rows are merged.
+        The person of each row, where rows are merged.
     first_line : int or None
         As `Cells` have it.
     """
@@ -55,7 +55,7 @@ class Rows:
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """A table that is about to be read: what of it is used, and how. Parameters as for `read_table`.
+    """A table that is about to be read: which columns are used, and how. Parameters as for `read_table`.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Reading:
         both = [name for name in self.used if name in self.lists.names]
         if both:
             raise DataError(
-                f"{self.source.place}: the column {both[0]!r} is called like a feature of --categories; rename it"
+                f"{self.source.place}: the column {both[0]!r} has the name of a feature of --categories; rename it"
             )
 
     @property
@@ -113,7 +113,7 @@ class Reading:
         return self.bounds.match(self.features).middle
 
     def chunks(self, height: int | None) -> Iterator[Rows]:
-        """Read all rows, no value of them infinite, some at a time."""
+        """Read all rows, some at a time; refuse infinite values."""
         lists, unit, place = self.lists.columns, self.unit, self.source.place
         named = (*lists, *self.texts, *self._people)
         numbers: dict[str, int] = {}
@@ -128,14 +128,14 @@ class Reading:
             done += len(values)
 
     def place(self, first_line: int | None, done: int, row: int, column: int) -> str:
-        """Name a cell the way its owner finds it; `done` rows came before."""
+        """Name a cell so that its owner can find it; `done` rows came before."""
         place, row = self.source.place, done + row
         line = f" (line {first_line + row})" if first_line is not None else ""
         return f"{place}, {place.row(row)}{line}, column {self.features[column]!r}"
 
 
 def _chosen(source: Source, columns: tuple[str, ...], ignore: tuple[str, ...], categories: Categories) -> list[int]:
-    """Decide which columns of numbers to use; none only where others hold categories."""
+    """Return the columns of numbers to use; none is allowed only where others hold categories."""
     path, names = source.place, source.names
     _refuse_twice([name for name in names if name], f"{path}: its header names")
     _refuse_twice(columns, "--columns names")
@@ -171,7 +171,7 @@ def _chosen(source: Source, columns: tuple[str, ...], ignore: tuple[str, ...], c
 
 
 def _refuse_otherwise(source: Source, ignore: tuple[str, ...]) -> None:
-    """Refuse to take for text, and so to leave out, a column of numbers with the other decimal mark."""
+    """Refuse a column of numbers with the other decimal mark: it would be left out as text."""
     path, pairs = source.place, zip(source.names, source.otherwise, strict=False)
     wrong = [name for name, other in pairs if other and name not in ignore and not is_identifier(name)]
     if wrong and isinstance(path, DataFile):
@@ -187,5 +187,5 @@ def _refuse_twice(names: Sequence[str], where: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise DataError(f"{where} the column {name!r} twice; give every column a name of its own")
+            raise DataError(f"{where} the column {name!r} twice; give every column its own name")
         seen.add(name)

@@ -1,6 +1,6 @@
-"""A client's own records as a run takes them: scaled, in memory or in a file without a name.
+"""A client's own records as a run uses them: scaled, in memory or in an unnamed file.
 
-With them go the rows of the file that they come from: what their owner needs to join labels with people.
+The rows of the file that they come from go with them: the owner needs them to join labels with people.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RawRows:
     raw_numbers : int64 array, shape (rows,), or None
         Each row's number in its file, from 1 and without the header. None: 1, 2, ..
     raw_ids : iterable of str, as many as rows, or None
-        What the owner calls them; gone through more than once.
+        The owner's names for them; iterated more than once.
     """
 
     raw_records: NDArray[np.int64] | None = field(default=None, repr=False)
@@ -65,7 +65,7 @@ class RawRows:
         return zip(*columns, strict=True)
 
     def _labels(self, raw_labels: NDArray[np.int64], rows: int) -> Iterator[int | str]:
-        """Yield each row's label, block by block: a list of all would take several times the labels' memory."""
+        """Yield each row's label, block by block: one list would take several times the labels' memory."""
         done = 0
         for start in range(0, rows, _BLOCK_ROWS):
             block = slice(start, min(start + _BLOCK_ROWS, rows))
@@ -100,7 +100,7 @@ class ClientRecords(ABC):
     threads : int
         For passes over them.
     clipped : str
-        What to say to the owner of values outside of the bounds, and to nobody else; '' for nothing.
+        The warning about values outside the bounds, for the owner only; '' for none.
     """
 
     names: tuple[str, ...]
@@ -115,7 +115,7 @@ class ClientRecords(ABC):
 
     @abstractmethod
     def quantise(self, fraction_bits: int) -> GridPoints:
-        """Put the points on the grid of 2^-q; once, for points in a file are used up by it."""
+        """Round the points to the grid of 2^-q; can be called once, because it uses up points in a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class OwnRecords(ClientRecords):
     ----------
     raw_points : float64 array, shape (n, d)
     raw_texts : mapping of str to sequence of str
-        Columns of the file that its protocol asked for as text, row by row.
+        Columns of the file that the protocol reads as text, row by row.
     """
 
     raw_points: NDArray[np.float64] = field(repr=False)
@@ -143,7 +143,7 @@ class OwnRecords(ClientRecords):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRecords(ClientRecords):
-    """A client's own records in a file without a name, for they are more than memory may hold.
+    """A client's own records in an unnamed file, because they exceed the memory limit.
 
     Attributes
     ----------

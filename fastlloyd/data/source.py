@@ -1,7 +1,7 @@
-"""Opens places of records and reads them once: csv, csv.gz, npy, npz, parquet and databases.
+"""Opens tables and reads them once: csv, csv.gz, npy, npz, parquet and databases.
 
-What is read as numbers and what is read as text, such as ids, comes of the same rows in one pass. Between two passes a
-file may change, and the ids would be those of other rows. The one file that imports pyarrow.
+One pass reads numbers and text, such as ids, of the same rows. A file may change between two passes, and the second
+would read the ids of other rows. This is the only module that imports pyarrow.
 
 Source: docs/guide.md, "Your own data".
 """
@@ -33,7 +33,7 @@ _ONE_PASS = (".csv", ".csv.gz")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """An open file, or the answer of a database: its columns are known and its cells are not read yet.
+    """An open file, or the result of a database query: its columns are known, and its cells are not read yet.
 
     Attributes
     ----------
@@ -45,10 +45,10 @@ class Source:
     otherwise : tuple of bool
         Which columns of a text file would hold numbers with the other decimal mark; empty for other files.
     chunks : callable
-        From the columns of numbers, those of text, and how many rows to give at a time (None: as is quickest for all)
-        to `Cells`. Called once.
+        Takes the columns of numbers, the columns of text, and the most rows of a chunk (None: the fastest), and returns
+        an iterator over `Cells`. Can be called once.
     rows : int or None
-        None where it shows only in reading.
+        None where the number is known only after reading.
     at_once : bool
         Whether all rows are in memory already.
     """
@@ -92,9 +92,9 @@ def column_names(path: str | Path | Place) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def open_source(path: str | Path | Place | Source) -> Iterator[Source]:
-    """Open a file by its suffix, or ask a database; what is open already stays as it is.
+    """Open a file by its suffix, or query a database; an open source is returned unchanged.
 
-    A pipe will do for text, since it is read once and forwards.
+    CSV may come from a pipe, because it is read once and in order.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def open_source(path: str | Path | Place | Source) -> Iterator[Source]:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file of records, and refuse it where it has changed until it is closed."""
+    """Open a file of records; refuse it if it has changed by the time it is closed."""
     if path.exists() and not (path.is_file() or path.is_fifo()):
         raise DataError(f"{path} is not a file; name one file of records")
     suffix = _suffix(path) if path.exists() else ""
@@ -135,14 +135,14 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             raise DataError(f"{path} is empty; {NO_RECORDS}")
         try:
             yield file
-        except DataError:  # half a row, perhaps
+        except DataError:  # perhaps a row that is half written
             _refuse_changed(path, before, os.fstat(file.fileno()))
             raise
         _refuse_changed(path, before, os.fstat(file.fileno()))
 
 
 def _refuse_changed(path: Path, before: os.stat_result, after: os.stat_result) -> None:
-    """Refuse rows of which some may be from before a change, and some from after it."""
+    """Refuse a file that changed: some rows may be from before the change, and some from after it."""
     what = []
     if after.st_size != before.st_size:
         what.append(f"its size was {before.st_size:,} bytes and is {after.st_size:,}")
@@ -155,7 +155,7 @@ def _refuse_changed(path: Path, before: os.stat_result, after: os.stat_result) -
 
 
 def _read_head(place: DataFile, file: BinaryIO) -> Source:
-    """Read what an open file says of its columns."""
+    """Read the columns of an open file."""
     path, suffix = place.path, _suffix(place.path)
     if suffix in _ONE_PASS:
         text = Delimited(path, file, place.form)
@@ -168,7 +168,7 @@ def _read_head(place: DataFile, file: BinaryIO) -> Source:
         )
     if suffix == ".parquet":
         return _read_parquet_head(place, file)
-    array = _load_array(path)
+    array = _load_array(path, file)
     features = array.shape[1]
     return Source(
         place=place,
@@ -213,61 +213,55 @@ def _suffix(path: Path) -> str:
     )
 
 
-def _load_array(path: Path) -> NDArray[Any]:
+def _load_array(path: Path, file: BinaryIO) -> NDArray[Any]:
     """Open an npy (mapped, not read) or npz file without ever unpickling."""
     try:
         if _suffix(path) == ".npz":
-            return _checked(_one_array(path), path)
-        try:
-            loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-        except ValueError as error:
-            if "mmap" not in str(error):
-                raise
-            loaded = np.load(path, allow_pickle=False)
-        return _checked(loaded, path)
+            loaded = _one_array(path, file)
+        else:
+            try:
+                loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+            except ValueError as error:
+                if "mmap" not in str(error):
+                    raise
+                loaded = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile, OSError) as error:
         if "allow_pickle" in str(error) or "object" in str(error).lower():
             raise DataError(
                 f"{path} holds Python objects, which are never loaded; save a plain array of numbers"
             ) from error
         raise DataError(f"cannot read {path} as {_suffix(path)[1:]}: {error}; save it again") from error
+    if not isinstance(loaded, np.ndarray):
+        raise DataError(f"{path} is a zip archive of arrays; name it .npz")
+    _check_matrix(loaded, path)
+    return loaded
 
 
-def _one_array(path: Path) -> NDArray[Any]:
-    """Take the array X, or the only one, of an npz file."""
-    # Opened here, because numpy leaves the file of a damaged archive open.
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+def _one_array(path: Path, file: BinaryIO) -> Any:
+    """Read the array X, or the only one, of an npz file."""
+    with np.load(file, allow_pickle=False) as archive:
         keys = list(archive.files)
         key = "X" if "X" in keys else keys[0] if len(keys) == 1 else None
         if key is None:
             raise DataError(f"{path}: expected one array, or one named X, got {len(keys)}; save the records as X")
-        array: NDArray[Any] = archive[key]
-        return array
+        return archive[key]
 
 
-def _checked(array: Any, path: Path) -> NDArray[Any]:
-    """Refuse what is not a matrix, without converting anything."""
-    if not isinstance(array, np.ndarray):
-        raise DataError(f"{path} is a zip archive of arrays; name it .npz")
-    _check_matrix(array, str(path))
-    return array
-
-
-def _check_matrix(array: NDArray[Any], source: str) -> None:
+def _check_matrix(array: NDArray[Any], path: Path) -> None:
     """Refuse everything that is not a non-empty matrix of real numbers."""
     kinds = {"c": "complex numbers", "O": "Python objects", "b": "truth values", "U": "text", "S": "text"}
     if array.dtype.kind not in "iuf":
         raise DataError(
-            f"{source}: expected integers or floating point numbers, got "
+            f"{path}: expected integers or floating point numbers, got "
             f"{kinds.get(array.dtype.kind, str(array.dtype))}; convert it to float64 if that makes sense"
         )
     if array.ndim != 2:
         fix = "; reshape(-1, 1) makes one feature of it" if array.ndim == 1 else ""
-        raise DataError(f"{source}: expected an array of shape (rows, features), got {array.shape}{fix}")
+        raise DataError(f"{path}: expected an array of shape (rows, features), got {array.shape}{fix}")
     if not array.shape[0]:
-        raise DataError(f"{source} has no rows; {NO_RECORDS}")
+        raise DataError(f"{path} has no rows; {NO_RECORDS}")
     if not array.shape[1]:
-        raise DataError(f"{source} has no columns; expected at least one feature")
+        raise DataError(f"{path} has no columns; expected at least one feature")
 
 
 def _read_parquet_head(place: DataFile, file: BinaryIO) -> Source:

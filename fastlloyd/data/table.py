@@ -1,8 +1,7 @@
 """Reads one party's records into a float64 matrix, or chunk by chunk into a file if they need too much memory.
 
-Everything that depends on records is found here, before the party joins a run. The errors name file,
-row (counted from 1, without the header; that of a database by its key) and column, never a value, and stay on the
-owner's own standard error.
+Every problem with records is found here, before the party joins a run. Errors name the file, the row (from 1, without
+the header; a row of a database by its key) and the column, never a value. They stay on the owner's standard error.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from fastlloyd.data.source import Source, open_source
 from fastlloyd.errors import DataError
 from fastlloyd.kmeans.stored import StoredRows
 
-# What a record takes in memory at most: each value scaled and on the grid; its squared norm and its label.
+# The memory of a record: each value, scaled and on the grid; its squared norm and its label.
 _VALUE_BYTES, _RECORD_BYTES = 12, 16
 _CHUNK_VALUES = 1 << 19
 
@@ -56,7 +55,7 @@ class Table:
     missing_in : mapping of str to int
         Missing values of each feature that lacks any, as many as the records have; stays with the owner.
     raw_texts : mapping of str to sequence of str
-        The columns that were asked for as text, a value for each row of the file.
+        The columns that were read as text: a value for each row of the file.
     """
 
     values: NDArray[np.float64] = field(repr=False)
@@ -71,14 +70,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """What memory the records of a file may take, and where they go if they need more.
+    """How much memory the records of a file may take, and where they go if they need more.
 
     Attributes
     ----------
     memory : int
         Bytes.
     folder : Path
-        On whose disk.
+        Where the file goes.
     """
 
     memory: int
@@ -87,7 +86,7 @@ class MemoryLimit:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """The records of one party that are more than memory may hold; see `Table`.
+    """The records of one party that exceed the memory limit; see `Table`.
 
     Attributes
     ----------
@@ -129,7 +128,7 @@ def read_table(path: str | Path | Place | Source, **wanted: Unpack[Wanted]) -> T
     categories : Categories, optional
         Columns that become features of 0 and 1, after those of `columns`, which need not name them.
     texts : sequence of str
-        Columns to give as text too, such as ids, row by row: all of a table is read in one pass.
+        Columns to read as text as well, such as ids, in the same pass.
 
     Returns
     -------
@@ -190,7 +189,7 @@ def read_table_within(path: str | Path | Place, limit: MemoryLimit, **wanted: Un
 
 
 def _join(chunks: list[Rows], width: int) -> Rows:
-    """Stack chunks of `width` features, giving each one's memory back as soon as it is copied."""
+    """Stack chunks of `width` features; free each one as soon as it is copied."""
     if len(chunks) == 1:
         return replace(chunks[0], values=np.ascontiguousarray(chunks[0].values))
     first_line = chunks[-1].first_line if chunks else None
@@ -208,7 +207,7 @@ def _join(chunks: list[Rows], width: int) -> Rows:
 
 
 def _finish(reading: Reading, chunks: list[Rows]) -> Table:
-    """Make records of all rows; takes the chunks."""
+    """Make records of all rows; uses the chunks up."""
     source, unit, features = reading.source, reading.unit, reading.features
     rows, path = _join(chunks, len(features)), source.place
     values, people = rows.values, rows.people
@@ -240,7 +239,7 @@ def _finish(reading: Reading, chunks: list[Rows]) -> Table:
 
 
 def _refuse_large(reading: Reading) -> None:
-    """Refuse what needs all records in memory where memory may not hold them."""
+    """Refuse what needs all records in memory, if they exceed the limit."""
     if reading.unit is not None:
         why = "merging the rows of people (--unit) needs all of them in memory", "merge the rows beforehand"
     elif reading.source.at_once:
@@ -259,7 +258,7 @@ def _refuse_large(reading: Reading) -> None:
 
 
 def _store(reading: Reading, chunks: Iterator[Rows], folder: Path) -> StoredTable:
-    """Make records of the rows, chunk by chunk, into a file; nothing of a chunk depends on others."""
+    """Write the records of all rows to a file, chunk by chunk; chunks do not depend on each other."""
     stored, place = StoredRows(folder, len(reading.features)), reading.source.place
     kept: list[NDArray[np.bool_]] = []
     missing_in: Counter[str] = Counter()
@@ -286,5 +285,5 @@ def _store(reading: Reading, chunks: Iterator[Rows], folder: Path) -> StoredTabl
 
 
 def _none_left(path: Place) -> DataError:
-    """Return the error of a file of which --missing drop leaves nothing."""
+    """Return the error of a file whose rows --missing drop removes all."""
     return DataError(f"{path}: every row lacks a value, so --missing drop leaves none; fill the values in")

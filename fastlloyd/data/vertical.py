@@ -1,4 +1,4 @@
-"""Tables that share their records and differ in their columns: reading, splitting, and putting centres together.
+"""Tables with the same records and different columns: reading and splitting them, and assembling centres.
 
 Every party holds some columns of the same records. A column of ids says which row is whose; rows are kept in
 the order of their ids, so that parties with the same ids have the same order. Each party's bounds are for its own
@@ -33,7 +33,7 @@ _FORM = "a CSV file with one line 'feature,party' for each column"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerticalTable:
-    """One party's columns of the common records, in the order of the ids.
+    """One party's columns of the shared records, in the order of the ids.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class VerticalTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartyFeatures:
-    """What is public about one party's columns: names, in their order, and bounds."""
+    """The public facts about one party's columns: names, in their order, and bounds."""
 
     names: tuple[str, ...]
     bounds: Bounds
@@ -91,7 +91,7 @@ def read_sorted(path: str | Path | Place, *, id_column: str = ID_COLUMN, **wante
     path : str, Path or Place
         As for `read_table`.
     id_column : str
-        Names the records, the same at all parties: text is compared as it stands, but for spaces around it.
+        Names the records, the same at all parties: text is compared exactly, except for spaces around it.
     columns, missing, bounds
         As for `read_table`.
 
@@ -135,7 +135,7 @@ def _sorted_rows(raw_ids: Sequence[str], source: str, column: str, row: Callable
 
 
 def split_columns(names: Sequence[str], parties: int, how: str) -> tuple[tuple[int, ...], ...]:
-    """Deal the columns of one public table out to the parties of a demonstration.
+    """Split the columns of one public table among the parties of a demonstration.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ _DEVIATIONS = 6.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
-    """What to generate; the defaults are the paper's.
+    """The mixture to generate; the defaults are the paper's.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class MixtureData:
     server_points: NDArray[np.float64] = field(repr=False)
 
     def rank_rows(self, ranks: int) -> list[NDArray[np.int64]]:
-        """Deal whole owners out to the clients of a run, as evenly as it goes; gives each one's rows.
+        """Split whole owners among the clients of a run, as evenly as possible; return each one's rows.
 
         Raises
         ------

@@ -26,7 +26,7 @@ DEFAULT_DATASET = "photo"
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What is public about a set beyond its values: clusters, bounds by nature, licence.
+    """Public facts about a set besides its values: clusters, natural bounds, licence.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ def load_named(
     if name_or_path == "iris":
         return _from_file("iris", IRIS, columns, missing)
     if names_file(name_or_path):
-        # What is known of a name holds for the set of that name, not for anybody's file called alike.
+        # The facts about a name hold for the set of that name, not for another file with the same name.
         path = Path(name_or_path)
         return _from_file(_stem(path), path, columns, missing, fact=_UNKNOWN)
     return _from_file(name_or_path, _find(name_or_path, data_dir), columns, missing)

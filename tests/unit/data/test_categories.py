@@ -156,7 +156,7 @@ def test_bounds_that_do_not_fit(tmp_path, lists):
 
 
 def test_a_column_that_is_called_like_a_feature(tmp_path, lists):
-    with pytest.raises(DataError, match="'ward=A' is called like a feature"):
+    with pytest.raises(DataError, match="'ward=A' has the name of a feature"):
         read_table(write(tmp_path, "ward,sex,ward=A\nA,f,1\n"), categories=lists)
 
 

@@ -118,7 +118,7 @@ def test_a_quoted_comma_and_line_break_in_a_text_column(write):
         ("a,b\n1,2\n\n3,4\n", r"row 2 \(line 4\): an empty line stands before it"),
         ("a,a\n1,2\n", "names the column 'a' twice"),
         ("name\nx\n", "no column of numbers is left"),
-        ("a;b\n1;2\n", "divided by ';', expected a comma; add --delimiter"),
+        ("a;b\n1;2\n", "separated by ';', expected a comma; add --delimiter"),
         ('note,a\n"two\nlines",1\nx,\n', "row 2, column 'a': the value is missing"),
     ],
 )
