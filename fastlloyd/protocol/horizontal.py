@@ -69,29 +69,122 @@ class ClientEnd(RoundsEnd, typing.Protocol):
 H = TypeVar("H", bound=HorizontalPlan)
 
 
-class Horizontal(Protocol[H]):
-    """A protocol whose clients hold records.
+class OfRecords(Protocol[H]):
+    """A protocol whose clients hold records: its inputs, its plan before a run, its result.
 
     Attributes
     ----------
-    plan_type, public_type : type
-        Of the plan, and of the public parameters that it is made from.
-    records_ahead : bool
-        Whether a client records the next round's releases as soon as it has sent its uplink (`lifecycle.rounds.Ahead`).
+    public_type : type
+        Of the public parameters that the plan is made from.
     server_has_result : bool
         Whether the server receives the result, too; else the clients alone do.
     """
 
-    plan_type: ClassVar[type[Any]]
     public_type: ClassVar[type[Any]]
-    records_ahead: ClassVar[bool] = False
     server_has_result: ClassVar[bool] = False
-
-    # What a protocol says.
 
     @abstractmethod
     def make_plan(self, public: Any, names: tuple[str, ...]) -> H:
         """Make the plan of a run from the public parameters and the features' names; run by the server."""
+
+    def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> Any:
+        """Return the public parameters of a run: what is configured by the names of their fields.
+
+        Raises
+        ------
+        ConfigError
+            Any that does not fit.
+        """
+        return fill_public(self.public_type, config, clients=clients, k=k, n_total=n_total)
+
+    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
+        """Check what is public and the same for all parties."""
+        return gather_horizontal(config, clients, self.public_parameters)
+
+    def load(self, config: RunConfig, common: CommonInputs, me: PartyId) -> ClientRecords | None:
+        """Load a client's own records; the server has none."""
+        return (load_large if find(config.protocol).streams else load_client)(config, common, me)
+
+    def writes_result(self, me: PartyId) -> bool:
+        """Say whether this party can receive the result."""
+        return self.server_has_result or not me.is_server
+
+    def planned(self, config: RunConfig, clients: int, d: int | None) -> H:
+        """Return the plan of a run that is only planned, from public numbers alone."""
+        public, d = plan_inputs(config, clients, d, self.public_parameters)
+        return self.make_plan(public, tuple(f"x{i + 1}" for i in range(d)))
+
+    def outlook(self, config: RunConfig, plan: H) -> list[PlanLine]:
+        """Say what noise to expect on the result, and what would be good, by the plans of other runs."""
+        if self.expected(config, plan) is None:
+            return []
+        sizes: Any = plan
+        public = self.public_parameters(config, plan.clients, sizes.n_total, sizes.k)
+
+        def expect(k: int, epsilon: float, n_total: int) -> Expected:
+            other = self.make_plan(replace(public, k=k, epsilon=epsilon, n_total=n_total), sizes.names)
+            return self.expected(config, other) or Expected(centre_noise=None, k=k, d=sizes.d)
+
+        fixed = config.dataset is not None
+        return [outlook_line(expect, k=sizes.k, epsilon=sizes.epsilon, n_total=sizes.n_total, fixed_n=fixed)]
+
+    def make_result(
+        self,
+        session: Session,
+        plan: H,
+        included: Sequence[tuple[PartyId, ...]],
+        *,
+        centers: NDArray[np.float64] | None,
+        sizes: NDArray[np.float64] | None = None,
+        **more: Any,
+    ) -> Result:
+        """Return the result of a run.
+
+        Parameters
+        ----------
+        session : Session
+        plan : Plan
+        included : sequence of tuples of PartyId
+            Per round, who was in it.
+        centers : float64 array, shape (k, d), or None
+            Scaled domain; released. None where the result has none.
+        sizes : float64 array, shape (k,), optional
+            Noisy sizes; released.
+        more : object
+            Other fields of `Result`: `noise` above all.
+        """
+        described: Any = plan
+        bounds = session.common.bounds.match(described.names)
+        return Result(
+            **{
+                "common": self.common(session, plan, included),
+                "claim": self.claim(session.config, plan),
+                "features": described.names,
+                "bounds": bounds,
+                "centroids": None if centers is None else unscale(centers, bounds),
+                "noisy_sizes": None if sizes is None else tuple(map(float, sizes)),
+                "releases": session.own_releases(),
+                "evaluated": centers,
+                **more,
+            }
+        )
+
+
+class Horizontal(OfRecords[H]):
+    """A protocol whose clients hold records, and whose rounds a resume goes on with.
+
+    Attributes
+    ----------
+    plan_type : type
+        Of the plan.
+    records_ahead : bool
+        Whether a client records the next round's releases as soon as it has sent its uplink (`lifecycle.rounds.Ahead`).
+    """
+
+    plan_type: ClassVar[type[Any]]
+    records_ahead: ClassVar[bool] = False
+
+    # What a protocol says.
 
     @abstractmethod
     def check_plan(self, plan: H, public: Any, names: tuple[str, ...]) -> object:
@@ -135,19 +228,13 @@ class Horizontal(Protocol[H]):
 
     # What it may say otherwise.
 
+    def fresh_plan(self, session: Session, names: tuple[str, ...]) -> H:
+        """Make the plan of a new run of the features that the clients announced; run by the server."""
+        return self.make_plan(session.common.public, names)
+
     def server_secret(self) -> Any:
         """Return what the server draws its noise from, made before its first message; None: it draws none."""
         return None
-
-    def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> Any:
-        """Return the public parameters of a run: what is configured by the names of their fields.
-
-        Raises
-        ------
-        ConfigError
-            Any that does not fit.
-        """
-        return fill_public(self.public_type, config, clients=clients, k=k, n_total=n_total)
 
     def points(self, own: ClientRecords, plan: H) -> Any:
         """Return a client's records as its rounds take them: on the grid of the plan."""
@@ -177,44 +264,13 @@ class Horizontal(Protocol[H]):
 
     # What follows.
 
-    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
-        """Check what is public and the same for all parties."""
-        return gather_horizontal(config, clients, self.public_parameters)
-
-    def load(self, config: RunConfig, common: CommonInputs, me: PartyId) -> ClientRecords | None:
-        """Load a client's own records; the server has none."""
-        return (load_large if find(config.protocol).streams else load_client)(config, common, me)
-
-    def writes_result(self, me: PartyId) -> bool:
-        """Say whether this party can receive the result."""
-        return self.server_has_result or not me.is_server
-
-    def planned(self, config: RunConfig, clients: int, d: int | None) -> H:
-        """Return the plan of a run that is only planned, from public numbers alone."""
-        public, d = plan_inputs(config, clients, d, self.public_parameters)
-        return self.make_plan(public, tuple(f"x{i + 1}" for i in range(d)))
-
-    def outlook(self, config: RunConfig, plan: H) -> list[PlanLine]:
-        """Say what noise to expect on the result, and what would be good, by the plans of other runs."""
-        if self.expected(config, plan) is None:
-            return []
-        sizes: Any = plan
-        public = self.public_parameters(config, plan.clients, sizes.n_total, sizes.k)
-
-        def expect(k: int, epsilon: float, n_total: int) -> Expected:
-            other = self.make_plan(replace(public, k=k, epsilon=epsilon, n_total=n_total), sizes.names)
-            return self.expected(config, other) or Expected(centre_noise=None, k=k, d=sizes.d)
-
-        fixed = config.dataset is not None
-        return [outlook_line(expect, k=sizes.k, epsilon=sizes.epsilon, n_total=sizes.n_total, fixed_n=fixed)]
-
     def serve(self, session: Session) -> Party[Outcome]:
         """Run the server."""
-        public, secret = session.common.public, self.server_secret()
+        secret = self.server_secret()
         plan, end = yield from run_server(
             session,
             kind=self.plan_type,
-            make=lambda announced: self.make_plan(public, announced.names),
+            make=lambda announced: self.fresh_plan(session, announced.names),
             bounds=self.bounds,
             play=lambda plan, stored, done: self.play_server(session, plan, secret, stored, done),
             included=self.included,
@@ -266,47 +322,6 @@ class Horizontal(Protocol[H]):
                 raw_labels=end.raw_labels,
                 seed=seed,
             )
-        )
-
-    def make_result(
-        self,
-        session: Session,
-        plan: H,
-        included: Sequence[tuple[PartyId, ...]],
-        *,
-        centers: NDArray[np.float64],
-        sizes: NDArray[np.float64] | None = None,
-        **more: Any,
-    ) -> Result:
-        """Return the result of a run.
-
-        Parameters
-        ----------
-        session : Session
-        plan : Plan
-        included : sequence of tuples of PartyId
-            Per round, who was in it.
-        centers : float64 array, shape (k, d)
-            Scaled domain; released.
-        sizes : float64 array, shape (k,), optional
-            Noisy sizes; released.
-        more : object
-            Other fields of `Result`: `noise` above all.
-        """
-        described: Any = plan
-        bounds = session.common.bounds.match(described.names)
-        return Result(
-            **{
-                "common": self.common(session, plan, included),
-                "claim": self.claim(session.config, plan),
-                "features": described.names,
-                "bounds": bounds,
-                "centroids": unscale(centers, bounds),
-                "noisy_sizes": None if sizes is None else tuple(map(float, sizes)),
-                "releases": session.own_releases(),
-                "evaluated": centers,
-                **more,
-            }
         )
 
     def _writers(self, present: tuple[PartyId, ...]) -> tuple[PartyId, ...]:
