@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from shlex import join
 from typing import Any
 
-from fastlloyd.cli.options import Parser, number
-from fastlloyd.errors import EXIT_OK, ConfigError, did_you_mean
+from fastlloyd.cli.options import Parser, add_flag, read_flag
+from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.kmeans.merging import LEAST, MOST
+from fastlloyd.party.option import Option, option, options_of
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.run_file import with_values
 
@@ -296,56 +297,38 @@ def parser() -> Parser:
         "flags leave open is asked for on a terminal.",
     )
     for question in _QUESTIONS:
-        made.add_argument(
-            question.flag,
-            type=question.read,
-            choices=question.choices or None,
-            metavar=question.metavar,
-            help=question.text,
-        )
+        add_flag(made, question).help = question.help
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """One thing to know: its flag, its words, and what holds where nobody says more; None: it must be said."""
-
-    name: str
-    text: str
-    default: Any = None
-    read: Callable[[str], Any] = str
-    choices: tuple[str, ...] = ()
-    metavar: str | None = None
-
-    @property
-    def flag(self) -> str:
-        """The flag of the command line."""
-        return "--" + self.name.replace("_", "-")
-
-
 _YES = ("yes", "no")
-_QUESTIONS = (
-    _Question(
-        "split",
-        "what differs between the parties: rows (other people) or columns (of the same)",
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What there is to know, and what holds where nobody says more; None: it must be said."""
+
+    split: str | None = option(
         None,
-        str,
-        ("rows", "columns"),
-    ),
-    _Question("parties", "how many parties have records", 3, number(int, 1), (), "M"),
-    _Question("n", "largest number of records of all parties together", None, number(int, 3), (), "N"),
-    _Question("d", "number of features, of all parties together", None, number(int, 1), (), "D"),
-    _Question("k", "number of clusters", None, number(int, 1), (), "K"),
-    _Question("exact", "must labels be exact, at the price of no differential privacy", "no", str, _YES),
-    _Question("epsilon", "privacy budget of the run", 1.0, number(float, 1e-3, 100), (), "E"),
-    _Question("collude", "who might work together against the others", "none", str, ("none", "server+clients")),
-    _Question("dropouts", "may a party be lost in the middle of a run", "no", str, _YES),
-    _Question("server_data", "has the operator records of the same kind that all may see", "no", str, _YES),
-    _Question("unit", "what is protected: one record, or all rows of a person", "record", str, ("record", "person")),
-)
+        "what differs between the parties: rows (other people) or columns (of the same)",
+        choices=("rows", "columns"),
+    )
+    parties: int = option(3, "how many parties have records", "", "M", least=1)
+    n: int | None = option(None, "largest number of records of all parties together", "", "N", least=3)
+    d: int | None = option(None, "number of features, of all parties together", "", "D", least=1)
+    k: int | None = option(None, "number of clusters", "", "K", least=1)
+    exact: str = option("no", "must labels be exact, at the price of no differential privacy", choices=_YES)
+    epsilon: float = option(1.0, "privacy budget of the run", "", "E", least=1e-3, most=100)
+    collude: str = option("none", "who might work together against the others", choices=("none", "server+clients"))
+    dropouts: str = option("no", "may a party be lost in the middle of a run", choices=_YES)
+    server_data: str = option("no", "has the operator records of the same kind that all may see", choices=_YES)
+    unit: str = option("record", "what is protected: one record, or all rows of a person", choices=("record", "person"))
 
 
-def _complete(given: argparse.Namespace, ask: Callable[[_Question], Any] | None) -> Answers:
+_QUESTIONS = tuple(options_of(_Asked).values())
+
+
+def _complete(given: argparse.Namespace, ask: Callable[[Option], Any] | None) -> Answers:
     """Fill in what the flags leave open."""
     values: dict[str, Any] = {}
     missing = []
@@ -355,7 +338,7 @@ def _complete(given: argparse.Namespace, ask: Callable[[_Question], Any] | None)
             value = ask(question) if ask is not None else question.default
         if value is None:
             missing.append(question.flag)
-        values[question.name] = value
+        values[question.name] = question.read(value)
     if missing:
         raise ConfigError(f"expected {', '.join(missing)}, or a terminal to ask on; see fastlloyd choose --help")
     return Answers(
@@ -366,22 +349,18 @@ def _complete(given: argparse.Namespace, ask: Callable[[_Question], Any] | None)
     )
 
 
-def _ask(question: _Question) -> Any:
+def _ask(question: Option) -> Any:
     """Ask on the terminal until the answer fits; nothing typed is the default."""
-    choices = f" ({'/'.join(question.choices)})" if question.choices else ""
+    choices = f" ({'/'.join(map(str, question.choices))})" if question.choices else ""
     default = "" if question.default is None else f" [{question.default}]"
     while True:
         try:
-            text = input(f"{question.text}{choices}{default}? ").strip()
+            text = input(f"{question.help}{choices}{default}? ").strip()
         except EOFError:
             raise ConfigError(f"the answers ended before {question.flag}; see fastlloyd choose --help") from None
         if not text and question.default is not None:
             return question.default
         try:
-            value = question.read(text)
-        except argparse.ArgumentTypeError as error:
+            return question.read(read_flag(question, text))
+        except (argparse.ArgumentTypeError, ConfigError) as error:
             print(error)
-            continue
-        if not question.choices or value in question.choices:
-            return value
-        print(f"expected one of {', '.join(question.choices)}, got {text!r}{did_you_mean(text, question.choices)}")

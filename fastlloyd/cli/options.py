@@ -140,7 +140,7 @@ def add_run_options(
     for option in OPTIONS.values():
         if option.group not in groups:
             groups[option.group] = parser.add_argument_group(option.group)
-        action = _add_flag(groups[option.group], option)
+        action = add_flag(groups[option.group], option)
         if not option.hidden and option.name not in unused:
             setattr(action, _ABOUT, option.help)
             action.help = option.help if option.common or option.name in needed else argparse.SUPPRESS
@@ -148,7 +148,7 @@ def add_run_options(
     show_in_long_help(groups[TASK].add_argument("--set", action="append", metavar=metavar, dest="set_", help=about))
 
 
-def _add_flag(group: argparse._ActionsContainer, option: Option) -> argparse.Action:
+def add_flag(group: argparse._ActionsContainer, option: Option) -> argparse.Action:
     """Add the flag of one option, which no help shows yet."""
     quiet: dict[str, Any] = {"help": argparse.SUPPRESS}
     if option.kind is bool:
@@ -161,7 +161,7 @@ def _add_flag(group: argparse._ActionsContainer, option: Option) -> argparse.Act
 def add_options(parser: argparse.ArgumentParser, *wanted: str) -> None:
     """Add the flags of some options, as a run has them."""
     for name in wanted:
-        _add_flag(parser, OPTIONS[name]).help = OPTIONS[name].help
+        add_flag(parser, OPTIONS[name]).help = OPTIONS[name].help
 
 
 def add_site_option(parser: argparse.ArgumentParser) -> argparse.Action:

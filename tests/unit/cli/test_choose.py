@@ -85,8 +85,8 @@ def test_many_owners_of_columns_send_sketches(capsys: pytest.CaptureFixture[str]
         (["--split", "columns", "--exact", "yes"], "no protocol for columns gives exact labels"),
         (["--split", "columns", "--collude", "server+clients"], "no protocol protects from a server that works"),
         (["--split", "rows", "--parties", "1"], "one party alone needs no protocol"),
-        (["--split", "rows", "--epsilon", "0"], "expected a number from 0.001 to 100, got '0'"),
-        (["--split", "rows", "--k", "0"], "expected a whole number, at least 1, got '0'"),
+        (["--split", "rows", "--epsilon", "0"], "expected a number from 0.001 to 100, got 0.0"),
+        (["--split", "rows", "--k", "0"], "expected a whole number, at least 1, got 0"),
         (["--split", "cells"], "invalid choice: 'cells'"),
         (["--split", "rows", "--n", "500", "--k", "900"], "expected at most the public N = 500 clusters"),
     ],
@@ -109,7 +109,7 @@ def test_what_is_missing_is_asked_for_on_a_terminal(
     monkeypatch.setattr(sys, "stdin", Terminal("\n".join(typed) + "\n"))
     assert main(["choose", "--d", "4", "--k", "5"]) == 0
     said = capsys.readouterr().out
-    assert "expected one of rows, columns, got 'sideways'" in said
+    assert "expected 'rows' or 'columns', got 'sideways'" in said
     assert "expected a whole number, at least 3, got 'many'" in said
     assert "protocol: fastlloyd-plus" in said and "--min-clients 2" in said
     monkeypatch.setattr(sys, "stdin", Terminal("columns\n"))  # then Ctrl-D
