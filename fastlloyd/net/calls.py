@@ -26,24 +26,24 @@ from fastlloyd.net.transport import Transport
 from fastlloyd.wire.header import SERVER, PartyId
 
 Call = Callable[[PartyId, bytes], object]
-"""Calls `take` of a peer; gives what that returned, or raises if it was not reached."""
+"""Calls `take` of a peer; returns its result, or raises if the peer was not reached."""
 VERSION = 1
 BATCH_BYTES = 1 << 20
-"""No further frame is put into a call that has so many bytes."""
+"""No further frame is added to a call of this size."""
 MOST_FRAMES = 1 << 12
 _HEAD = struct.Struct("<BQ")
 _LENGTH = struct.Struct("<I")
-# Above it a peer that does not take its frames counts as gone.
+# A peer that leaves more than this untaken counts as gone.
 WAITING_BYTES = 1 << 28
-# Above it a peer's frames stay with it until some were taken.
+# With more than this in the inbox, a peer must keep its frames and call again.
 INBOX_BYTES = 1 << 22
 FRAME_COST = 64
 BEAT_S = 1.0
 CLOSE_S = 5.0
 STOP_S = 5.0
-"""How long a party that is told to stop waits for the others to say who is to blame."""
+"""How long a party that has to stop waits for the others to name the party at fault."""
 _SETTLE_S = 1.0
-"""What a server that is told to stop waits for calls under way; one that took longer without an answer has failed."""
+"""How long a server that has to stop waits for current calls; a longer call without an answer has failed."""
 _LOST_S = 2.0
 _LOOK_S = 0.2
 _FIRST_PAUSE_S = 0.05
@@ -52,23 +52,23 @@ _MOST_WORDS = 200
 
 
 @dataclass(slots=True, eq=False)
-class _Way:
-    """What this end knows of the way to one peer.
+class _Peer:
+    """The state of the calls to and from one peer.
 
     Attributes
     ----------
     peer : PartyId
     work : threading.Condition
-        Told when there is something to send, or nothing more to wait for.
+        Notified when there is something to send, or nothing more to wait for.
     waiting, waiting_bytes
         Frames for it.
     unread_bytes : int
-        How much has come from it and was not received yet.
+        Bytes that came from it and were not received yet.
     sent, taken : int
-        How many calls each end has taken of the other.
-    busy, heard, failing, gone : bool
-        Whether a call is under way; whether it has ever answered or called; whether the last call failed; whether it is
-        lost.
+        Number of calls that each end has taken from the other.
+    busy, reached, failing, gone : bool
+        Whether a call is in progress; whether it has ever answered or called; whether the last call failed; whether it
+        is lost.
     """
 
     peer: PartyId
@@ -79,18 +79,18 @@ class _Way:
     sent: int = 0
     taken: int = 0
     busy: bool = False
-    heard: bool = False
+    reached: bool = False
     failing: bool = False
     gone: bool = False
 
     @property
     def pending(self) -> bool:
-        """Whether there is something that could still be delivered."""
+        """Whether something may still be delivered."""
         return not self.gone and (self.busy or bool(self.waiting))
 
 
 class CallTransport(Transport):
-    """One party's frames; `take` is to be called by the framework, in any thread.
+    """One party's frames; the framework calls `take`, in any thread.
 
     Parameters
     ----------
@@ -99,13 +99,13 @@ class CallTransport(Transport):
     call : callable
         Calls a peer's `take`; may be called in several threads, for different peers.
     gone_s : float
-        How long a peer may be out of reach; 0: one call may not fail.
+        How long a peer may be unreachable; 0: no call may fail.
     first_s : float
-        The same before it was reached for the first time.
+        The same before its first answer.
     stopped : callable
-        Whether the framework has told this party to stop: by a person, or because it knows that another has ended.
+        Whether the framework stops this party: for a person, or because another party has ended.
     beat_s : float
-        After so long without a frame the server and its clients call each other.
+        Longest time without a call between the server and a client.
     close_deadline_s : float
         For the last frames in `close`.
     """
@@ -132,20 +132,20 @@ class CallTransport(Transport):
         self._close_deadline_s = close_deadline_s
         self._lock = threading.RLock()
         self._news = threading.Condition(self._lock)
-        self._inbox: deque[tuple[_Way, bytes] | PeerError] = deque()
-        self._ways = {peer: _Way(peer, threading.Condition(self._lock)) for peer in peers}
+        self._inbox: deque[tuple[_Peer, bytes] | PeerError] = deque()
+        self._peers = {peer: _Peer(peer, threading.Condition(self._lock)) for peer in peers}
         self._carriers: dict[PartyId, threading.Thread] = {}
         self._closed = False
         self._over = False
         self._stop_at: float | None = None
         self._has_stopped = False
         for peer in peers if me == SERVER else (SERVER,):
-            self._start(self._ways[peer])
+            self._start(self._peers[peer])
 
     @property
     def absent(self) -> frozenset[PartyId]:
-        """Peers that have never answered nor called."""
-        return frozenset(peer for peer, way in self._ways.items() if not way.heard and not way.gone)
+        """Peers that have never answered or called."""
+        return frozenset(peer for peer, state in self._peers.items() if not state.reached and not state.gone)
 
     def send(self, peer: PartyId, frame: bytes | bytearray | memoryview) -> None:
         """Keep a copy of the frame until the framework has delivered it.
@@ -157,20 +157,20 @@ class CallTransport(Transport):
         """
         copy = bytes(frame)
         self.check_send(peer, len(copy))
-        way = self._ways[peer]
+        state = self._peers[peer]
         with self._lock:
             self._require_open()
-            if way.waiting_bytes > WAITING_BYTES:
-                error = PeerGone(f"{peer} counts as gone: it leaves its frames untaken", rank=peer.rank)
-                self._lose(way, error)
+            if state.waiting_bytes > WAITING_BYTES:
+                error = PeerGone(f"{peer} counts as gone: it does not take its frames", rank=peer.rank)
+                self._lose(state, error)
                 raise error
-            if way.gone:
+            if state.gone:
                 raise PeerGone(f"{peer} is gone: the framework does not reach it", rank=peer.rank)
-            way.waiting.append(copy)
-            way.waiting_bytes += len(copy) + FRAME_COST
+            state.waiting.append(copy)
+            state.waiting_bytes += len(copy) + FRAME_COST
             if peer not in self._carriers:
-                self._start(way)
-            way.work.notify_all()
+                self._start(state)
+            state.work.notify_all()
 
     def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
         """Return the next frame of any peer, or None after `timeout_s` seconds.
@@ -180,15 +180,15 @@ class CallTransport(Transport):
         PeerGone
             A peer is lost; once, after its last frame.
         PeerError
-            A peer sent what is no frame, or a longer one than it may.
+            A peer sent an invalid frame, or one that is too long.
         Interrupted
-            The framework has told this party to stop, and nobody has said why; once.
+            The framework stops this party, and no party has reported why; once.
         """
         end = time.monotonic() + timeout_s
         with self._lock:
             self._require_open()
             while True:
-                self._heed()
+                self._check_stopped()
                 if self._inbox:
                     break
                 remaining_s = end - time.monotonic()
@@ -198,64 +198,64 @@ class CallTransport(Transport):
             item = self._inbox.popleft()
             if isinstance(item, PeerError):
                 raise item
-            way, frame = item
-            way.unread_bytes -= len(frame) + FRAME_COST
+            state, frame = item
+            state.unread_bytes -= len(frame) + FRAME_COST
             if len(frame) > self.most_frame:
-                raise self.too_long(way.peer, len(frame))
-            return way.peer, frame
+                raise self.too_long(state.peer, len(frame))
+            return state.peer, frame
 
     def take(self, sender: PartyId, content: object) -> bool:
-        """Take one call of a peer in; the framework has found out whose it is.
+        """Accept one call of a peer; the framework has authenticated the sender.
 
         Parameters
         ----------
         sender : PartyId
         content : object
-            What the framework has brought: hostile until decoded.
+            Hostile until decoded.
 
         Returns
         -------
         bool
-            False if there is no room now: the peer is to call again.
+            False if there is no room now: the peer must call again.
 
         Raises
         ------
         ValueError
-            It is no call of a party of this run, or comes after one that was lost.
+            It is not a call of a party of this run, or comes after a lost one.
         """
-        way = self._ways.get(sender)
-        if way is None:
+        state = self._peers.get(sender)
+        if state is None:
             raise ValueError(f"{sender} does not take part")
         try:
             number, frames = decode_call(content)
         except ValueError as error:
             with self._lock:
-                self._lose(way, PeerError(f"{sender} sent what is no frame: {error}", rank=sender.rank))
+                self._lose(state, PeerError(f"{sender} sent an invalid frame: {error}", rank=sender.rank))
             raise
         with self._lock:
             if self._closed:
                 return True
-            if way.gone or number > way.taken:
-                raise ValueError(f"call {number} of {sender} is not expected here, after {way.taken} were taken")
-            way.heard = True
-            if number < way.taken:
+            if state.gone or number > state.taken:
+                raise ValueError(f"call {number} of {sender} is not expected here, after {state.taken} were taken")
+            state.reached = True
+            if number < state.taken:
                 return True
-            if way.unread_bytes > INBOX_BYTES:
+            if state.unread_bytes > INBOX_BYTES:
                 return False
-            way.taken += 1
+            state.taken += 1
             for frame in frames:
-                way.unread_bytes += len(frame) + FRAME_COST
-                self._inbox.append((way, frame))
+                state.unread_bytes += len(frame) + FRAME_COST
+                self._inbox.append((state, frame))
             self._news.notify_all()
             return True
 
     def lose(self, peer: PartyId, why: str) -> None:
-        """Count a peer as gone, for the framework says so."""
+        """Count a peer as gone, on the framework's report."""
         with self._lock:
-            self._lose(self._ways[peer], PeerGone(f"{peer} is gone: {why}", rank=peer.rank))
+            self._lose(self._peers[peer], PeerGone(f"{peer} is gone: {why}", rank=peer.rank))
 
     def close(self, *, lost: bool = False) -> None:
-        """Wait until the framework has delivered the last frames; with `lost`, not for whom it does not reach."""
+        """Wait until the framework has delivered the last frames; with `lost`, only to peers that it reaches."""
         with self._lock:
             if self._closed:
                 return
@@ -263,7 +263,7 @@ class CallTransport(Transport):
             self._inbox.clear()
             end = time.monotonic() + (_LOST_S if lost else self._close_deadline_s)
             self._wake()
-            while any(way.pending and not (lost and way.failing) for way in self._ways.values()):
+            while any(state.pending and not (lost and state.failing) for state in self._peers.values()):
                 remaining_s = end - time.monotonic()
                 if remaining_s <= 0:
                     break
@@ -271,101 +271,101 @@ class CallTransport(Transport):
             self._over = True
             self._wake()
 
-    def _start(self, way: _Way) -> None:
-        """Begin to make calls to a peer."""
-        carrier = threading.Thread(target=self._carry, args=(way,), name=f"calls-{way.peer.rank}", daemon=True)
-        self._carriers[way.peer] = carrier
+    def _start(self, state: _Peer) -> None:
+        """Start the thread that calls a peer."""
+        carrier = threading.Thread(target=self._carry, args=(state,), name=f"calls-{state.peer.rank}", daemon=True)
+        self._carriers[state.peer] = carrier
         carrier.start()
 
-    def _carry(self, way: _Way) -> None:
-        """Make one call after the other until this end is closed or the peer is lost."""
-        while (content := self._next(way)) is not None:
-            self._deliver(way, content)
+    def _carry(self, state: _Peer) -> None:
+        """Make calls until this end is closed or the peer is lost."""
+        while (content := self._next(state)) is not None:
+            self._deliver(state, content)
 
-    def _next(self, way: _Way) -> bytes | None:
-        """Wait for frames, or until it is time for a call without any; None when there are no more."""
+    def _next(self, state: _Peer) -> bytes | None:
+        """Wait for frames, or until a call without frames is due; return None at the end."""
         with self._lock:
-            beats = SERVER in (self.me, way.peer)
+            beats = SERVER in (self.me, state.peer)
             end = time.monotonic() + self._beat_s
-            while not way.waiting and not self._closed and not way.gone:
+            while not state.waiting and not self._closed and not state.gone:
                 remaining_s = end - time.monotonic()
                 if beats and remaining_s <= 0:
                     break
-                way.work.wait(remaining_s if beats else None)
-            if self._over or way.gone or (self._closed and not way.waiting):
+                state.work.wait(remaining_s if beats else None)
+            if self._over or state.gone or (self._closed and not state.waiting):
                 return None
             frames: list[bytes] = []
             size = 0
-            while way.waiting and size < BATCH_BYTES and len(frames) < MOST_FRAMES:
-                frames.append(way.waiting.popleft())
+            while state.waiting and size < BATCH_BYTES and len(frames) < MOST_FRAMES:
+                frames.append(state.waiting.popleft())
                 size += len(frames[-1])
-                way.waiting_bytes -= len(frames[-1]) + FRAME_COST
-            way.busy = True
-            return encode_call(way.sent, frames)
+                state.waiting_bytes -= len(frames[-1]) + FRAME_COST
+            state.busy = True
+            return encode_call(state.sent, frames)
 
-    def _deliver(self, way: _Way, content: bytes) -> None:
-        """Make one call until it is taken, or the peer counts as gone."""
-        limit_s = self._gone_s if way.heard else self._first_s
+    def _deliver(self, state: _Peer, content: bytes) -> None:
+        """Repeat one call until it is taken or the peer counts as gone."""
+        limit_s = self._gone_s if state.reached else self._first_s
         end = time.monotonic() + limit_s
         pause_s = _FIRST_PAUSE_S
         while True:
             begun = time.monotonic()
             try:
-                answer, why = self._call(way.peer, content), "its answer is none"
+                answer, why = self._call(state.peer, content), "its answer is invalid"
             except Exception as error:  # whatever a framework raises
                 answer, why = None, f"{type(error).__name__}: {error}"[:_MOST_WORDS]
             with self._lock:
                 if isinstance(answer, bool):
-                    # One that has no room is there; the deadlines say how long it may be slow.
-                    way.heard = True
-                    way.failing = way.failing and self._stopped()
-                    way.sent += answer
+                    # A peer without room was reached; the deadlines limit how slow it may be.
+                    state.reached = True
+                    state.failing = state.failing and self._stopped()
+                    state.sent += answer
                     limit_s = self._gone_s
                     end = time.monotonic() + limit_s
                 else:
-                    # Told to stop, a framework breaks off calls to those that are there, too.
+                    # A framework that stops also breaks off calls to reachable peers.
                     slow = time.monotonic() - begun >= _SETTLE_S
-                    way.failing = way.failing or slow or not self._stopped()
+                    state.failing = state.failing or slow or not self._stopped()
                 if not isinstance(answer, bool) and time.monotonic() >= end:
-                    words = f"{way.peer} is gone: the framework did not reach it for {limit_s:g} s ({why})"
-                    self._lose(way, PeerGone(words, rank=way.peer.rank))
-                if answer is True or self._over or way.gone:
-                    way.busy = False
+                    words = f"{state.peer} is gone: the framework did not reach it for {limit_s:g} s ({why})"
+                    self._lose(state, PeerGone(words, rank=state.peer.rank))
+                if answer is True or self._over or state.gone:
+                    state.busy = False
                     self._news.notify_all()
                     return
-                self._pause(way, pause_s)
+                self._pause(state, pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def _pause(self, way: _Way, pause_s: float) -> None:
-        """Wait before a call is made again, whatever else there is to send."""
+    def _pause(self, state: _Peer, pause_s: float) -> None:
+        """Wait before a call is repeated, even if more frames arrive."""
         end = time.monotonic() + pause_s
-        while not self._over and not way.gone and (remaining_s := end - time.monotonic()) > 0:
-            way.work.wait(remaining_s)
+        while not self._over and not state.gone and (remaining_s := end - time.monotonic()) > 0:
+            state.work.wait(remaining_s)
 
-    def _heed(self) -> None:
-        """Stop if that is asked for; who could not be reached just then is the reason, as far as this end can tell."""
+    def _check_stopped(self) -> None:
+        """Stop if the framework asks for it; a peer that could not be reached at that moment is the likely reason."""
         now = time.monotonic()
         if self._has_stopped or not (self._stop_at or self._stopped()):
             return
         if self._stop_at is None:
-            # A client leaves it to the server to say why.
+            # A client lets the server report the reason.
             self._stop_at = now + (_SETTLE_S if self.me == SERVER else STOP_S)
-        for way in self._ways.values():
-            if way.failing and not way.gone:
-                words = f"{way.peer} is gone: the framework did not reach it, and ended the job"
-                self._lose(way, PeerGone(words, rank=way.peer.rank), first=True)
+        for state in self._peers.values():
+            if state.failing and not state.gone:
+                words = f"{state.peer} is gone: the framework did not reach it, and ended the job"
+                self._lose(state, PeerGone(words, rank=state.peer.rank), first=True)
                 self._stop_at = now + STOP_S
         if now >= self._stop_at:
             self._has_stopped = True
-            raise Interrupted("told to stop by the framework: by a person, or because another site ended")
+            raise Interrupted("stopped by the framework: by a person, or because another site ended")
 
-    def _lose(self, way: _Way, error: PeerError, *, first: bool = False) -> None:
-        """Count a peer as lost; `receive` tells why, after all that has come or before."""
-        if way.gone:
+    def _lose(self, state: _Peer, error: PeerError, *, first: bool = False) -> None:
+        """Count a peer as lost; `receive` raises the error, with `first` before its remaining frames."""
+        if state.gone:
             return
-        way.gone = True
-        way.waiting.clear()
-        way.waiting_bytes = 0
+        state.gone = True
+        state.waiting.clear()
+        state.waiting_bytes = 0
         if first:
             self._inbox.appendleft(error)
         else:
@@ -373,10 +373,10 @@ class CallTransport(Transport):
         self._wake()
 
     def _wake(self) -> None:
-        """Let everybody look again."""
+        """Wake all waiting threads."""
         self._news.notify_all()
-        for way in self._ways.values():
-            way.work.notify_all()
+        for state in self._peers.values():
+            state.work.notify_all()
 
     def _require_open(self) -> None:
         if self._closed:
@@ -392,12 +392,12 @@ def encode_call(number: int, frames: Iterable[bytes]) -> bytes:
 
 
 def decode_call(content: object) -> tuple[int, list[bytes]]:
-    """Read a call; gives its number and its frames.
+    """Decode a call into its number and its frames.
 
     Raises
     ------
     ValueError
-        These are no bytes, of another version, cut, or of too many frames.
+        Not bytes, another version, truncated, or too many frames.
     """
     if not isinstance(content, bytes):
         raise ValueError(f"expected bytes, got {type(content).__name__}")

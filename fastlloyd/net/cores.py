@@ -1,4 +1,4 @@
-"""What this process may use of the host that it runs on."""
+"""The cores of the host that this process may use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def cores() -> int:
-    """Return how many cores this process may use; all of the host's where the system does not tell (macOS)."""
+    """Return the number of cores that this process may use; all of the host's if the system has no affinity (macOS)."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:

@@ -1,9 +1,8 @@
 """A transport that delays each outgoing frame, to stand in for a slow network.
 
-The delays of frames to different peers run in parallel, as on real links: sending to three clients
-costs one delay, not three. Nothing sleeps in `send`; due frames leave during the next `send`,
-`receive` or `close`, so a party that computes for longer than the delay sends its frame when it is
-done. That errs on the slow side.
+The delays of frames to different peers run in parallel, as on real links: sending to three clients costs one delay,
+not three. `send` never sleeps; due frames leave during the next `send`, `receive` or `close`. So a party that computes
+for longer than the delay sends its frame when it is done, which errs on the slow side.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ class DelayedTransport(Transport):
         return self._inner.opens(peer)
 
     def order(self, order: bytes) -> None:
-        """Hand on at once: it delays nobody's message."""
+        """Pass on without delay: it delays no message."""
         self._inner.order(order)
 
     def send(self, peer: PartyId, frame: bytes | bytearray | memoryview) -> None:
@@ -93,7 +92,7 @@ class DelayedTransport(Transport):
         self._release_due()
 
     def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
-        """Return the next frame of any peer; frames of ours that fall due meanwhile leave on time."""
+        """Return the next frame of any peer; own frames that become due meanwhile leave on time."""
         deadline = time.monotonic() + timeout_s
         while True:
             self._release_due()
@@ -105,7 +104,7 @@ class DelayedTransport(Transport):
                 return None
 
     def close(self, *, lost: bool = False) -> None:
-        """Wait for the last frames to fall due, then close `inner`; with `lost`, send them at once."""
+        """Wait until the last frames are due, then close `inner`; with `lost`, send them at once."""
         if self._closed:
             return
         self._closed = True
@@ -116,12 +115,12 @@ class DelayedTransport(Transport):
             try:
                 self._inner.send(peer, frame)
             except PeerGone:
-                # Nobody is left to read it; the others' frames still go out.
+                # The peer is gone; the frames of others still go out.
                 continue
         self._inner.close(lost=lost)
 
     def _release_due(self) -> None:
-        """Hand over every frame whose time has come."""
+        """Send every frame that is due."""
         now = time.monotonic()
         while self._waiting and self._waiting[0][0] <= now:
             _, peer, frame = self._waiting.popleft()

@@ -2,7 +2,7 @@
 
 Payload is ring or field elements and ciphertexts only; link bytes are what leaves for the transport
 (message headers, TLS records, handshakes). Counts are kept per peer, direction and round; set-up and
-the final exchange have round numbers of their own (`SETUP_ROUND`, `FINAL_ROUND`).
+the closing exchange have their own round numbers (`SETUP_ROUND`, `FINAL_ROUND`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Meter:
     Attributes
     ----------
     wire : callable
-        As `Transport.wire`: what the transport puts on the network.
+        As `Transport.wire`.
     sent, received : dict from (peer, round) to Count
     """
 
@@ -51,15 +51,15 @@ class Meter:
     received: dict[tuple[PartyId, int], Count] = field(default_factory=lambda: defaultdict(Count))
 
     def total_sent(self) -> Count:
-        """Sum all that was sent, set-up and final exchange included."""
+        """Sum everything that was sent, including set-up and closing exchange."""
         return _sum(self.sent.values())
 
     def setup_sent(self) -> Count:
-        """Sum what was sent before round 0."""
+        """Sum everything that was sent before round 0."""
         return _sum(count for (_, round_), count in self.sent.items() if round_ == SETUP_ROUND)
 
     def of_rounds(self, peers: Iterable[PartyId], rounds: Iterable[int]) -> tuple[Count, Count]:
-        """Sum what was sent to some peers and received from them in messages of some rounds."""
+        """Sum the messages of some rounds that were sent to some peers and received from them."""
         keys = list(itertools.product(peers, rounds))
         return _some(self.sent, keys), _some(self.received, keys)
 

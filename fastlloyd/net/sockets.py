@@ -1,8 +1,8 @@
 """Bytes on the network, as the kernel counts them for the sockets of this process.
 
-An interface counts everybody's bytes, and the loopback of a host carries many programs'. The kernel also keeps a count
-for each TCP connection: bytes sent and received, what was sent again included, and segments. So each party counts its
-own connections, whoever else uses the network; headers follow from the number of segments.
+An interface counts the bytes of all programs. The kernel also counts for each TCP connection: bytes sent (including
+retransmissions) and received, and segments. So each party counts its own connections, whatever else uses the network;
+the size of headers follows from the number of segments.
 
 Source: Linux, `struct tcp_info` in include/uapi/linux/tcp.h; docs/report.md, "traffic".
 """
@@ -39,20 +39,20 @@ _OPENING = 34
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireBytes:
-    """What one party has put on the network, or has seen there.
+    """Bytes that one party has put on the network, or has seen there.
 
     Attributes
     ----------
     stream_bytes : int
         Inside TCP, on connections between parties.
     outer_tls_bytes : int
-        The part of it that a TLS around the frames takes (`serve` and `join`).
+        The part of it that the TLS around the frames takes (`serve` and `join`).
     tcp_ip_bytes : int
-        Headers of TCP, IP and Ethernet of these connections, acknowledgements too.
+        Headers of TCP, IP and Ethernet of these connections, including acknowledgements.
     launcher_bytes : int
-        All that went over connections with MPI's launcher.
+        All bytes of connections with MPI's launcher.
     whole : bool
-        Whether this is all parties' traffic, for all of it passes this one.
+        Whether this is the traffic of all parties, because all of it passes this one.
     """
 
     stream_bytes: Bytes
@@ -64,10 +64,10 @@ class WireBytes:
 
 @dataclass(frozen=True, slots=True)
 class SocketCount:
-    """Of connections: bytes inside TCP and of headers, each way; of one segment's headers; the other end's port.
+    """Counts of connections: bytes inside TCP and in headers, each way; size of one segment's headers; peer's port.
 
-    `spared_sent` and `spared_received` are at most how many bytes of headers an interface does not see, because the
-    kernel hands it several segments at once; never on a loopback. `local` says whether one is on the loopback.
+    `spared_sent` and `spared_received` bound the header bytes that an interface does not see because the kernel passes
+    it several segments at once; 0 on the loopback. `local`: whether a connection is on the loopback.
     """
 
     sent: int = 0
@@ -81,7 +81,7 @@ class SocketCount:
     local: bool = False
 
     def __add__(self, other: SocketCount) -> SocketCount:
-        """Add both; the larger header stands for both."""
+        """Add two counts; keep the larger header."""
         return SocketCount(
             self.sent + other.sent,
             self.received + other.received,
@@ -95,7 +95,7 @@ class SocketCount:
 
 
 def count(connection: socket.socket) -> SocketCount | None:
-    """Ask the kernel about a TCP connection; None where it does not say, and for what is no TCP connection."""
+    """Return the kernel's count of a TCP connection; None if there is none, or it is no TCP connection."""
     if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.type != socket.SOCK_STREAM:
         return None
     try:
@@ -106,10 +106,7 @@ def count(connection: socket.socket) -> SocketCount | None:
 
 
 def count_both_ends(connection: socket.socket) -> SocketCount | None:
-    """Do the same for a connection within this host, and ask the kernel about its other end as well.
-
-    Only who sends knows what was sent again: here that is what is `received`, too.
-    """
+    """Count a connection within this host at both ends: only the sender knows about retransmissions."""
     counted = count(connection)
     if counted is None:
         return None
@@ -122,7 +119,7 @@ def count_both_ends(connection: socket.socket) -> SocketCount | None:
 
 
 def _ask_of(family: int, here: Address, there: Address) -> bytes:
-    """Return what the kernel knows of one end of a connection, whoever it belongs to; empty if it knows none."""
+    """Return the kernel's `tcp_info` of one end of any process's connection; empty if there is none."""
     sides = (socket.inet_pton(family, str(each[0])).ljust(16, bytes(1)) for each in (here, there))
     ports = struct.pack("!HH", here[1], there[1])
     name = ports + b"".join(sides) + bytes(4) + bytes([0xFF]) * 8
@@ -142,7 +139,7 @@ def _ask_of(family: int, here: Address, there: Address) -> bytes:
 
 
 def _read(info: bytes, sockname: Address, peername: Address) -> SocketCount | None:
-    """Read what the kernel says of one end of a connection."""
+    """Decode the `tcp_info` of one end of a connection."""
     if len(info) < _END:
         return None
     here, (there, port) = sockname[0], peername[:2]
@@ -169,7 +166,7 @@ def _read(info: bytes, sockname: Address, peername: Address) -> SocketCount | No
 
 
 def interface_bytes() -> tuple[int, int]:
-    """Return what all interfaces but the loopback have sent and received; zeros where the system does not tell."""
+    """Return the bytes that all interfaces except the loopback have sent and received; zeros if unknown."""
     sent = received = 0
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/self/net/dev").read_text("ascii").splitlines()[2:]:
@@ -181,22 +178,22 @@ def interface_bytes() -> tuple[int, int]:
 
 
 def seen_headers(headers: int, spared: int, stream: int, moved: int) -> int:
-    """Return how many bytes of headers an interface saw, which may have been given several segments at once.
+    """Estimate the header bytes that an interface saw, which may receive several segments at once.
 
     Parameters
     ----------
     headers, spared : int
-        By segments; and at most how many of these it did not see.
+        Counted by segments; and the most that it did not see.
     stream : int
         Inside TCP.
     moved : int
-        What all interfaces counted meanwhile: others' bytes too, perhaps.
+        Bytes that all interfaces counted meanwhile, perhaps including other programs'.
     """
     return min(headers, max(headers - spared, moved - stream))
 
 
 def own_sockets(*, but: frozenset[str] = frozenset()) -> Iterator[socket.socket]:
-    """Open the sockets of this process a second time, but for some, by their names in /proc; each is closed again."""
+    """Yield duplicates of this process's sockets, except some by their names in /proc; each is closed afterwards."""
     for name, descriptor in _descriptors():
         if name not in but:
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
@@ -204,12 +201,12 @@ def own_sockets(*, but: frozenset[str] = frozenset()) -> Iterator[socket.socket]
 
 
 def socket_names() -> frozenset[str]:
-    """Name the sockets that this process has now."""
+    """Return the names in /proc of this process's current sockets."""
     return frozenset(name for name, _ in _descriptors())
 
 
 def _descriptors() -> Iterator[tuple[str, int]]:
-    """Yield name and number of each socket; none where the system does not tell."""
+    """Yield name and number of each socket; none without /proc."""
     seen = set()
     with contextlib.suppress(OSError):
         for entry in list(Path("/proc/self/fd").iterdir()):

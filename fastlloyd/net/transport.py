@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from fastlloyd.errors import InternalError, PeerError
@@ -27,7 +26,7 @@ class Transport(ABC):
     peers : tuple of PartyId
         All other parties, in rank order.
     most_frame : int
-        A longer frame of a peer is refused as soon as its length is known, before memory is set aside for it.
+        A longer frame of a peer is refused as soon as its length is known, before memory is allocated.
     """
 
     me: PartyId
@@ -36,7 +35,7 @@ class Transport(ABC):
 
     @abstractmethod
     def send(self, peer: PartyId, frame: bytes | bytearray | memoryview) -> None:
-        """Hand a frame over for delivery; never waits for the peer to read it.
+        """Hand over a frame for delivery; never wait for the peer to read it.
 
         The caller may change the buffer afterwards. Point to point: no other party is involved.
 
@@ -55,7 +54,7 @@ class Transport(ABC):
         Raises
         ------
         PeerGone
-            A peer's connection ended and all of its frames were given out.
+            A peer's connection ended, and all of its frames were returned.
         PeerError
             A peer announced a frame longer than `most_frame`.
         """
@@ -67,41 +66,41 @@ class Transport(ABC):
         Parameters
         ----------
         lost : bool
-            A peer is lost: do not wait for anybody (for MPI: never finalise).
+            A peer is lost: do not wait for any peer (for MPI: never finalise).
         """
 
     @property
     def absent(self) -> frozenset[PartyId]:
-        """Peers that have not come yet; nobody, where a launcher starts all parties."""
+        """Peers that have not joined yet; empty if a launcher starts all parties."""
         return frozenset()
 
     @property
     def carrier(self) -> str | None:
-        """What brings the frames, as seen so far, for the report; None where that is no question."""
+        """What carries the frames, as observed so far, for the report; None if that is clear."""
         return None
 
     def wire(self, ahead: Sequence[int] = ()) -> WireBytes | None:
-        """Count what is on the network because of this party's frames; None where nothing can be counted.
+        """Count the bytes on the network for this party's frames; None if they cannot be counted.
 
         Parameters
         ----------
         ahead : sequence of int
-            Sizes of the frames that this party will still send: added, with what ends a connection.
+            Sizes of the frames that this party will still send; they and the end of connections are added.
         """
         return None
 
     def opens(self, peer: PartyId) -> bool:
-        """Whether an aggregator has opened the peer's link: messages come and go as they are, inside one more TLS."""
+        """Whether an aggregator has opened the peer's link: messages are in clear, inside the aggregator's TLS."""
         return False
 
     def order(self, order: bytes) -> None:  # noqa: B027 - few transports have aggregators
-        """Tell the aggregators, if there are any, what to add up (`net/link/sums.py`)."""
+        """Order the aggregators, if any, to add up messages (`net/link/sums.py`)."""
 
     def flush(self) -> None:  # noqa: B027 - few transports keep anything back
-        """Send what is kept back because it might be for several peers alike."""
+        """Send frames that are held back because several peers might get the same."""
 
     def check_send(self, peer: PartyId, size: int) -> None:
-        """Refuse a frame for nobody, or one above `MAX_FRAME_BYTES`.
+        """Refuse a frame without a receiver, or one above `MAX_FRAME_BYTES`.
 
         Raises
         ------
@@ -117,7 +116,7 @@ class Transport(ABC):
             )
 
     def too_long(self, sender: PartyId, size: int) -> PeerError:
-        """Make the error for a frame that is longer than the sender's messages can be now."""
+        """Return the error for a frame that is longer than the sender's messages can be now."""
         return PeerError(
             f"{sender} announced {size} bytes at once, expected at most {self.most_frame} in this part of the run",
             rank=sender.rank,
@@ -126,7 +125,5 @@ class Transport(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close(lost=error is not None)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(lost=kind is not None)

@@ -269,7 +269,7 @@ class _Execution:
         announcer.patience.stage = partial(_awaited, links, "links")
         announcer.view.run, announcer.view.stage = run_id.hex(), "setup"
         values = told(session.config, session.common, session.roster)
-        links.connect(session.digest, deadline_s=self.deadline_s, told=values, explain=partial(explain, own=values))
+        links.connect(session.digest, deadline_s=self.deadline_s, values=values, explain=partial(explain, own=values))
         session.carrier = announcer.carrier or self._carrier(session.config.transport)
         return session
 

@@ -26,7 +26,7 @@ from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, public_part
 from fastlloyd.version import __version__
 from fastlloyd.wire.header import PROTOCOL_VERSION
-from fastlloyd.wire.values import BUILD, MOST_TOLD_BYTES, canonical
+from fastlloyd.wire.values import BUILD, MOST_VALUES_BYTES, canonical
 
 DEFAULT_DATASET = "photo"
 _MOST_PARTIES_TOLD = 100
@@ -131,7 +131,7 @@ def public_values(config: RunConfig, common: CommonInputs, roster: Roster | None
 
 
 def told(config: RunConfig, common: CommonInputs, roster: Roster | None) -> bytes:
-    """Return the public values as client and server tell them to each other, at most `MOST_TOLD_BYTES`.
+    """Return the public values as client and server tell them to each other, at most `MOST_VALUES_BYTES`.
 
     Of a long roster only its digest: M parties that are each told M names would get M times M. Where the rest is too
     long, the values that distinguish builds are sent all the same.
@@ -140,7 +140,7 @@ def told(config: RunConfig, common: CommonInputs, roster: Roster | None) -> byte
     if len(values["parties"]) > _MOST_PARTIES_TOLD:
         del values["parties"]
     text = canonical(values)
-    return text if len(text) <= MOST_TOLD_BYTES else canonical({name: values[name] for name in BUILD})
+    return text if len(text) <= MOST_VALUES_BYTES else canonical({name: values[name] for name in BUILD})
 
 
 def _name_bounds(lo: list[float], hi: list[float], names: tuple[str, ...] | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from fastlloyd.errors import printable
 from fastlloyd.wire.decode import load_json, show
 
-MOST_TOLD_BYTES = 1 << 20
+MOST_VALUES_BYTES = 1 << 20
 """Longest text of values that a party tells another."""
 BUILD = ("protocol", "results_version")
 """Names of the values that tell whether two builds compute the same."""
@@ -67,7 +67,7 @@ def explain(theirs: bytes, own: bytes) -> str:
     if not theirs or not own:
         return f"its values are too many to be told; {COMPARE}"
     try:
-        values, mine = load_json(theirs, most_bytes=MOST_TOLD_BYTES), json.loads(own)
+        values, mine = load_json(theirs, most_bytes=MOST_VALUES_BYTES), json.loads(own)
         if not isinstance(values, dict):
             raise ValueError(f"expected an object, got {show(values)}")
         if other := _other_build(values, mine):

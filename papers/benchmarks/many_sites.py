@@ -147,7 +147,7 @@ class Crowd:
         bounds, config = setup_bounds(me), self.config
         links.bound(message_bytes=bounds.largest, ahead_bytes=bounds.ahead_bytes)
         digest = hashlib.sha256(run_id + self.public_digest).digest()
-        links.connect(digest, deadline_s=LIMIT_S, told=self.told)
+        links.connect(digest, deadline_s=LIMIT_S, values=self.told)
         names = tuple(f"x{i + 1}" for i in range(FEATURES))
         points = np.random.default_rng(me.rank).uniform(-1, 1, (RECORDS, FEATURES))
         session = Session(

@@ -117,7 +117,7 @@ def test_a_slow_reader_holds_its_sender_up_and_is_not_gone(monkeypatch: pytest.M
         for number in range(50):
             client.send(SERVER, struct.pack("<I", number) * 50)
         time.sleep(0.3)  # well beyond gone_s
-        assert server._ways[ONE].unread_bytes <= 1000 + 500 + 200 + 4 * calls.FRAME_COST
+        assert server._peers[ONE].unread_bytes <= 1000 + 500 + 200 + 4 * calls.FRAME_COST
         for number in range(50):
             assert server.receive(LIMIT_S) == (ONE, struct.pack("<I", number) * 50)
 
@@ -165,12 +165,12 @@ def test_who_was_out_of_reach_when_the_framework_ended_the_job_is_named() -> Non
         while server.absent:
             time.sleep(0.01)
         dead.set()
-        while not server._ways[TWO].failing:
+        while not server._peers[TWO].failing:
             time.sleep(0.01)
         told.set()
         with pytest.raises(PeerGone, match="client 2 is gone: the framework did not reach it, and ended the job"):
             server.receive(LIMIT_S)
-        assert not server._ways[ONE].gone
+        assert not server._peers[ONE].gone
 
 
 def test_the_last_frames_arrive_before_close_returns() -> None:
@@ -181,7 +181,7 @@ def test_the_last_frames_arrive_before_close_returns() -> None:
         assert [server.receive(LIMIT_S) for _ in range(100)] == [(ONE, bytes([i]) * 10_000) for i in range(100)]
         server.send(ONE, b"too late")  # taken and dropped: nobody waits for it
         server.close()
-        assert not server._ways[ONE].gone
+        assert not server._peers[ONE].gone
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_what_is_no_call_is_refused_and_named(content: object, words: str) -> No
     with joined(3) as (server, _, _):
         with pytest.raises(ValueError, match=words):
             server.take(TWO, content)
-        with pytest.raises(PeerError, match=f"client 2 sent what is no frame: .*{words}"):
+        with pytest.raises(PeerError, match=f"client 2 sent an invalid frame: .*{words}"):
             server.receive(LIMIT_S)
         with pytest.raises(ValueError, match="is not expected here"):
             server.take(TWO, encode_call(0, []))

@@ -23,7 +23,7 @@ class End:
 
     def send(self) -> None:
         if found := self.delivery.next():
-            self.wire.append((self.delivery.tell(), found[1]))
+            self.wire.append((self.delivery.confirmation(), found[1]))
 
     def deliver(self, other: End) -> None:
         if self.wire:
@@ -37,8 +37,8 @@ def cut(one: End, two: End) -> None:
     """Lose what is under way, and go on."""
     one.wire.clear()
     two.wire.clear()
-    one.delivery.rewind(two.delivery.tell())
-    two.delivery.rewind(one.delivery.tell())
+    one.delivery.rewind(two.delivery.confirmation())
+    two.delivery.rewind(one.delivery.confirmation())
 
 
 @given(st.lists(st.tuples(st.sampled_from(["put", "send", "send", "deliver", "deliver", "cut"]), st.booleans())))
@@ -141,4 +141,4 @@ def test_a_confirmation_is_due_after_so_many_bytes() -> None:
     while not delivery.due:
         delivery.take(1000)
     assert 60 < delivery.taken < 70
-    assert delivery.tell() == delivery.taken and not delivery.due
+    assert delivery.confirmation() == delivery.taken and not delivery.due

@@ -173,7 +173,7 @@ def test_a_header_from_an_address_that_is_not_named_is_a_strangers(first: bytes)
     ):
         assert end_of(liar) == b""
         assert site.warned == [
-            f"dropped a connection from 127.0.0.3:{site.warned[0].split(':')[1]}: it is no fastlloyd client"
+            f"dropped a connection from 127.0.0.3:{site.warned[0].split(':')[1]}: it is not a fastlloyd client"
         ]
         assert site.server.joined == 0
 

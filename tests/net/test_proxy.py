@@ -297,7 +297,7 @@ def test_what_is_behind_the_proxy_may_be_no_server() -> None:
                 end_of(connection)
 
         pool.submit(greet)
-        sentence = r"what listens at 127.0.0.1:\d+ through the proxy .* is no fastlloyd server"
+        sentence = r"what listens at 127.0.0.1:\d+ through the proxy .* is not a fastlloyd server"
         with pytest.raises(PeerError, match=sentence):
             join(Address(*other.getsockname()), 1, keys=None, deadline_s=LIMIT_S, note=str, proxy=at(proxy))
 

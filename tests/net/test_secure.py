@@ -228,26 +228,26 @@ def test_client_and_server_tell_each_other_their_values_and_clients_do_not():
             deliver(peer, message, link_bytes)
 
         each._deliver = keep
-    told = [b"server's", b"one's", b"two's"]
+    values = [b"server's", b"one's", b"two's"]
     connect = [
-        lambda each=each: each.connect(CONTEXT, deadline_s=LIMIT_S, told=told[each.me.rank], explain=bytes.decode)
+        lambda each=each: each.connect(CONTEXT, deadline_s=LIMIT_S, values=values[each.me.rank], explain=bytes.decode)
         for each in links
     ]
     assert at_once(connect) == [None] * 3
     assert seen == {
-        SERVER: {ONE: told[1], TWO: told[2]},
-        ONE: {SERVER: told[0], TWO: b""},
-        TWO: {SERVER: told[0], ONE: b""},
+        SERVER: {ONE: values[1], TWO: values[2]},
+        ONE: {SERVER: values[0], TWO: b""},
+        TWO: {SERVER: values[0], ONE: b""},
     }
 
 
-def test_what_differs_is_explained_by_what_the_other_one_told():
+def test_what_differs_is_explained_by_the_values_of_the_other_one():
     links = make_links(2)
-    told = [b"the server has 1", b"the client has 2"]
+    values = [b"the server has 1", b"the client has 2"]
     errors = at_once(
         [
             lambda each=each: each.connect(
-                bytes(31) + bytes([each.me.rank]), deadline_s=LIMIT_S, told=told[each.me.rank], explain=bytes.decode
+                bytes(31) + bytes([each.me.rank]), deadline_s=LIMIT_S, values=values[each.me.rank], explain=bytes.decode
             )
             for each in links
         ]
@@ -259,7 +259,7 @@ def test_what_differs_is_explained_by_what_the_other_one_told():
 def test_a_confirmation_with_too_many_values_is_refused_when_its_length_is_read():
     class Talker(SecureLinks):
         def _advance(self, peer):
-            self._confirmation = replace(self._confirmation, told=bytes((1 << 20) + 1))
+            self._confirmation = replace(self._confirmation, values=bytes((1 << 20) + 1))
             self._link(peer).max_message = 1 << 30
             super()._advance(peer)
 
@@ -272,16 +272,16 @@ def test_a_confirmation_with_too_many_values_is_refused_when_its_length_is_read(
     errors = connect_all(links)
     assert isinstance(errors[0], SecurityError) and "declared a message of 1048610 bytes" in str(errors[0])
     with pytest.raises(InternalError, match="at most 1048576 bytes of values"):
-        make_links(2)[0].connect(CONTEXT, deadline_s=LIMIT_S, told=bytes((1 << 20) + 1))
+        make_links(2)[0].connect(CONTEXT, deadline_s=LIMIT_S, values=bytes((1 << 20) + 1))
 
 
 def test_client_that_differs_from_the_server_does_not_accuse_another_client_first():
     links = make_links(3)
-    links[1]._wanted, links[1]._confirmation = (SERVER, TWO), Confirmation(b"mine")
-    links[1]._heard[TWO] = b"other"
+    links[1]._expected, links[1]._confirmation = (SERVER, TWO), Confirmation(b"mine")
+    links[1]._received[TWO] = b"other"
     links[1]._unjudged = {TWO}
     links[1]._compare()  # client 2 differs, but the server has not been heard
-    links[1]._heard[SERVER] = b"other"
+    links[1]._received[SERVER] = b"other"
     links[1]._unjudged = {SERVER, TWO}
     with pytest.raises(PeerError, match="the server"):
         links[1]._compare()
@@ -292,9 +292,9 @@ def test_a_client_that_is_not_to_blame_leaves_it_to_the_server_and_is_told_so(mo
 
     def differing() -> list[SecureLinks]:
         links = make_links(3)
-        links[2]._wanted, links[2]._confirmation = (SERVER, ONE), confirm(CONTEXT, b"", None)
+        links[2]._expected, links[2]._confirmation = (SERVER, ONE), confirm(CONTEXT, b"", None)
         head = links[2]._confirmation.head
-        links[2]._heard |= {SERVER: head, ONE: head[:-1] + b"?"}
+        links[2]._received |= {SERVER: head, ONE: head[:-1] + b"?"}
         links[2]._unjudged = {SERVER, ONE}
         return links
 

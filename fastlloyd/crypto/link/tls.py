@@ -219,7 +219,7 @@ class TlsLink:
             if length > self.max_message:
                 self._fail(
                     SecurityError(
-                        f"{self.peer} declared a message of {length} bytes: at most {self.max_message} do",
+                        f"{self.peer} declared a message of {length} bytes: at most {self.max_message} are allowed",
                         rank=self.peer.rank,
                     )
                 )

@@ -1,6 +1,6 @@
-"""Frames with a kind, over any transport, and what the control frames among them have said.
+"""Frames with a kind, over any transport, and the state that control frames set.
 
-`SecureLinks` adds encryption to it; `control` agrees on start and end through it.
+`SecureLinks` adds encryption; `control` agrees on start and end.
 
 Source: docs/protocol.md, "Frames".
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
 from fastlloyd.errors import EXIT_PEER, Aborted, PeerError, PeerGone, Reason
@@ -38,11 +37,11 @@ class Channel(ABC):
     acknowledged : set of PartyId
         Peers that acknowledged an abort.
     finished : set of PartyId
-        Peers that have written all they had to write.
+        Peers that have written all their files.
     starts : dict from PartyId to Start
-        At the server: what the clients said before the run.
+        At the server: the clients' reports before the run.
     start_verdict : StartDecision or None
-        At a client: what the server answered.
+        At a client: the server's answer.
     """
 
     def __init__(self, transport: Transport, meter: Meter) -> None:
@@ -62,18 +61,16 @@ class Channel(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close(lost=error is not None)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(lost=kind is not None)
 
     @property
     def absent(self) -> frozenset[PartyId]:
-        """Peers that have not come yet."""
+        """Peers that have not joined yet."""
         return self._transport.absent
 
     def begin_ending(self) -> None:
-        """From now on drop all but abort notices and their acknowledgements, and raise nothing."""
+        """From now on handle only abort notices and their acknowledgements, and raise nothing."""
         self._ending = True
 
     def post(self, peer: PartyId, kind: FrameKind, body: bytes, round: int) -> None:
@@ -86,7 +83,7 @@ class Channel(ABC):
         self._meter.sent[peer, round].add(0, 0, len(frame))
 
     def step(self, timeout_s: float) -> bool:
-        """Wait for one frame and deal with it; False when none came.
+        """Wait for one frame and handle it; return False if none came.
 
         Raises
         ------
@@ -103,7 +100,7 @@ class Channel(ABC):
         except PeerError as error:
             if isinstance(error, PeerGone):
                 self.gone.add(PartyId(error.rank))
-            # Once the run ends for another reason, nobody's nonsense matters any more.
+            # Once the run ends for another reason, invalid frames do not matter.
             if not self._ending:
                 raise
         return True
@@ -117,7 +114,7 @@ class Channel(ABC):
             raise
 
     def _take(self, peer: PartyId, frame: bytes) -> None:
-        """Hand a frame to the link or to the control it belongs to."""
+        """Dispatch a frame to its link or to the control state."""
         kind = frame[0] if frame else 0
         if kind in (FrameKind.RECORD, FrameKind.HANDSHAKE):
             if not self._ending:
@@ -135,7 +132,7 @@ class Channel(ABC):
             raise PeerError(f"{peer} sent a frame that does not belong here: {error}", rank=peer.rank) from error
 
     def _on_control(self, peer: PartyId, kind: int, body: bytes) -> None:
-        """Note what a control frame says; ValueError for what is not expected here."""
+        """Handle a control frame; raise ValueError if it is not expected here."""
         count = len(self.peers) + 1
         if kind == FrameKind.CERTIFICATE:
             self._on_certificate(peer, body)
@@ -155,15 +152,15 @@ class Channel(ABC):
 
     def _on_abort(self, peer: PartyId, notice: Notice) -> None:
         """Note why another party ends the run, acknowledge, and raise."""
-        # The server's configuration is the reference: who differs from it is the one at fault.
+        # The server's configuration is the reference: a party that differs from it is at fault.
         if notice.reason is Reason.CONFIG_MISMATCH and self.me == SERVER and notice.rank == SERVER.rank:
             notice = replace(notice, rank=peer.rank)
         if peer != SERVER:
             notice = replace(notice, by=peer.rank)
-        # A party knows of its own mistakes and bugs only; of another it can say that a peer failed.
+        # A party knows only its own mistakes and bugs; about another it can only report a failed peer.
         if notice.by != notice.rank:
             notice = replace(notice, code=EXIT_PEER)
-        # The last of each: somebody may send them without end.
+        # Only the last of each peer: a peer may send any number.
         self.notices = [each for each in self.notices if each[0] != peer]
         self.notices.append((peer, notice))
         if peer == SERVER:
@@ -178,12 +175,12 @@ class Channel(ABC):
 
     @abstractmethod
     def _on_tls(self, peer: PartyId, frame: bytes, *, is_record: bool) -> None:
-        """Deal with a frame of TLS bytes."""
+        """Handle a frame of TLS bytes."""
 
     @abstractmethod
     def _on_sum(self, peer: PartyId, frame: bytes) -> None:
-        """Deal with a sum that an aggregator hands up for `peer` and others."""
+        """Handle the sum that an aggregator passes up for `peer` and others."""
 
     @abstractmethod
     def _on_certificate(self, peer: PartyId, der: bytes) -> None:
-        """Deal with a certificate in clear; ValueError where none is expected."""
+        """Handle a certificate in clear; raise ValueError if none is expected."""

@@ -3,18 +3,17 @@
 ::
 
     client                         server
-      | ---- START (how I stand) ----> |   waits for all
-      | <--- VERDICT (run id) -------- |   or who is at fault
+      | ---- START (ready or not) ---> |   waits for all
+      | <--- VERDICT (run id) -------- |   or the party at fault
 
-      | ---- DONE -------------------> |   after a good run, once all files are written;
+      | ---- DONE -------------------> |   after a successful run, once all files are written;
       | <--- DONE -------------------- |   waits for all: MPI ends for all at once
 
-      | ---- ABORT (whom, why) ------> |   a client's failure; the first come is the verdict,
+      | ---- ABORT (party, reason) --> |   a client's failure; the first is the verdict,
       | <--- ABORT (verdict) --------- |   exit code 2 before 4 before 70 before 3
       | ---- ABORT_ACK --------------> |   one second at most in all
 
-All parties leave with the exit code of the party at fault. If the server itself is lost, the clients tell
-each other.
+All parties exit with the code of the party at fault. If the server itself is lost, the clients notify each other.
 
 Sees: every party learns which party is at fault and a `Reason`, nothing else.
 Source: docs/protocol.md, "How a run ends".
@@ -55,10 +54,9 @@ class NotStarted(Aborted):
     Attributes
     ----------
     own : FastLloydError or None
-        What this party itself had to complain about, besides.
+        This party's own error, if any.
     printed_elsewhere : bool
-        Whether the party at fault prints the same sentence, word for word, so that `own` need not be
-        printed here.
+        Whether the party at fault prints the same sentence, so that `own` need not be printed here.
     """
 
     def __init__(self, notice: Notice, *, own: FastLloydError | None, printed_elsewhere: bool) -> None:
@@ -69,7 +67,7 @@ class NotStarted(Aborted):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run ends, the same at all parties but for `lost`.
+    """How a run ends; the same at all parties except `lost`.
 
     Attributes
     ----------
@@ -79,9 +77,9 @@ class Ending:
         The party at fault.
     reason : Reason
     lost : bool
-        Whether a peer is lost, so that this process must leave by `os._exit` and not finalise MPI.
+        Whether a peer is lost, so that this process must exit by `os._exit` without finalising MPI.
     by : int
-        The party that says so; without a server the parties may have it from different ones.
+        The party that reports it; without a server it may differ between the parties.
     """
 
     code: int
@@ -93,7 +91,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """One reason not to start, as the server knows it."""
+    """One reason not to start, at the server."""
 
     notice: Notice
     digest: bytes
@@ -103,7 +101,7 @@ class _Fault:
 def agree_start(
     links: Channel, error: FastLloydError | None, *, deadline_s: float, run_id: bytes | None = None
 ) -> bytes:
-    """Find out whether all parties are ready.
+    """Agree on whether all parties are ready.
 
     Parameters
     ----------
@@ -114,7 +112,7 @@ def agree_start(
     deadline_s : float
         How long the server waits for the clients.
     run_id : bytes, length 16, optional
-        On the server: the id of an interrupted run that goes on; a fresh one otherwise.
+        On the server: the id of an interrupted run that is resumed; a fresh one by default.
 
     Returns
     -------
@@ -124,14 +122,14 @@ def agree_start(
     Raises
     ------
     FastLloydError
-        `error` itself, where this party is the one at fault.
+        `error` itself, if this party is at fault.
     NotStarted
         Another party is at fault.
     PeerError
-        A peer was silent, gone or sent nonsense.
+        A peer was silent, gone or sent invalid frames.
 
-    Sees: all parties learn of the party at fault and a `Reason`; the sentence of a configuration error is
-    compared by a digest, those of all other errors stay with their owner.
+    Sees: all parties learn the party at fault and a `Reason`; sentences of configuration errors are compared by a
+    digest, those of all other errors stay with their owner.
     """
     if links.me == SERVER:
         return _start_server(links, error, deadline_s, run_id)
@@ -139,27 +137,27 @@ def agree_start(
 
 
 def leave_together(links: Channel, *, deadline_s: float, late: Collection[PartyId] = ()) -> None:
-    """After a good run, wait until all parties have written their files.
+    """After a successful run, wait until all parties have written their files.
 
     Parameters
     ----------
     late : collection of PartyId
-        At the server: clients that are not waited for.
+        At the server: clients that are not awaited.
 
     Raises
     ------
     PeerTimeout
-        Names whoever is not done in time.
+        Names a party that is not done in time.
     PeerGone, PeerError, Aborted
-        As they happen; a client that could not write its files ends the run for all. At a client: the server's word
-        and what the server does wrong. The server alone decides whether all have written. If a client ended the run
-        because of another's nonsense, the server might already have left with a good end.
+        As they happen; a client that could not write its files ends the run for all. A client raises only the server's
+        verdict and the server's faults: the server alone decides whether all have written. If a client ended the run
+        because of another client, the server might already have exited successfully.
     """
     awaited = {SERVER}
     if links.me == SERVER:
         awaited = set(links.peers) - set(late)
     else:
-        # The server waits for the slowest of all and names it first.
+        # The server waits for the slowest client and names it first.
         deadline_s += _VERDICT_GRACE_S
         links.post(SERVER, FrameKind.DONE, b"", FINAL_ROUND)
     end = time.monotonic() + deadline_s
@@ -176,7 +174,7 @@ def leave_together(links: Channel, *, deadline_s: float, late: Collection[PartyI
 
 
 def _step_at_the_end(links: Channel, timeout_s: float) -> bool:
-    """Deal with one frame; at a client, pass over what another client is to blame for."""
+    """Handle one frame; a client ignores faults of other clients."""
     try:
         return links.step(timeout_s)
     except (PeerError, Aborted) as error:
@@ -187,10 +185,10 @@ def _step_at_the_end(links: Channel, timeout_s: float) -> bool:
 
 
 def abort(links: Channel, error: FastLloydError) -> Ending:
-    """Agree with all live parties on why the run ends; takes a second at most and never raises.
+    """Agree with all remaining parties on why the run ends, within a second; never raise.
 
-    After `agree_start` or `connect` failed, or during the run. Uniform for all errors: a `PeerError`
-    blames its peer, an `Aborted` whom the notice named, all others this party.
+    For use after `agree_start` or `connect` failed, or during the run. A `PeerError` blames its peer, an `Aborted` the
+    party that the notice named, all other errors blame this party.
     """
     links.begin_ending()
     if links.verdict is None:
@@ -204,30 +202,30 @@ def abort(links: Channel, error: FastLloydError) -> Ending:
 
 
 def _start_server(links: Channel, error: FastLloydError | None, deadline_s: float, run_id: bytes | None) -> bytes:
-    """Hear all clients, decide, tell them."""
+    """Receive all clients' starts, decide, and send the decision."""
     faults = [] if error is None else [_fault(error, links.me)]
-    faults += _hear(links, deadline_s, doomed=error is not None)
+    faults += _receive_starts(links, deadline_s, doomed=error is not None)
     for peer, start in links.starts.items():
         if start.reason is not None:
             faults.append(_Fault(Notice(peer.rank, start.reason, start.code, by=peer.rank), start.digest))
     run_id = os.urandom(RUN_ID_BYTES) if run_id is None else run_id
     if not faults:
-        _tell_all(links, StartDecision(run_id))
+        _send_decision(links, StartDecision(run_id))
         return run_id
     worst = min(faults, key=lambda fault: (fault.notice.severity, fault.notice.rank))
     lost = bool(links.gone) or any(fault.notice.lost for fault in faults)
     notice = replace(worst.notice, lost=lost)
     links.verdict = notice
-    _tell_all(links, StartDecision(run_id, notice, worst.digest))
+    _send_decision(links, StartDecision(run_id, notice, worst.digest))
     if worst.error is not None:
         raise worst.error
     raise NotStarted(notice, own=error, printed_elsewhere=_is_printed(error, worst.digest))
 
 
-def _hear(links: Channel, deadline_s: float, *, doomed: bool) -> list[_Fault]:
-    """Wait until every client has said how it stands; give the faults of those that have not.
+def _receive_starts(links: Channel, deadline_s: float, *, doomed: bool) -> list[_Fault]:
+    """Wait until every client has sent its start; return the faults of the others.
 
-    A run that cannot start does not wait long for clients that have not even come: sites may start hours apart.
+    A run that cannot start does not wait long for clients that have not joined: sites may start hours apart.
     """
     end = time.monotonic() + deadline_s
     grace_end = math.inf
@@ -243,7 +241,7 @@ def _hear(links: Channel, deadline_s: float, *, doomed: bool) -> list[_Fault]:
             if remaining_s > 0 and links.step(remaining_s):
                 continue
         except Aborted as error:
-            # Whom it blames may be another, but it is the sender that says no more.
+            # It may blame another party, but the sender will send no more.
             faults[links.notices[-1][0]] = _fault(error, links.me)
             continue
         except PeerError as error:
@@ -251,12 +249,12 @@ def _hear(links: Channel, deadline_s: float, *, doomed: bool) -> list[_Fault]:
             continue
         if grace_end < end:
             break
-        faults.update((peer, _fault(_silent(peer, deadline_s), links.me)) for peer in missing)
+        faults.update((peer, _fault(_no_report(peer, deadline_s), links.me)) for peer in missing)
     return list(faults.values())
 
 
-def _silent(peer: PartyId, deadline_s: float) -> PeerTimeout:
-    """Name a client that has not said how it stands."""
+def _no_report(peer: PartyId, deadline_s: float) -> PeerTimeout:
+    """Return the error for a client that has not sent its start."""
     return PeerTimeout(
         f"{peer} did not report within {deadline_s:g} s: check that it runs and can be reached, or allow more time "
         "for the set-up",
@@ -265,10 +263,10 @@ def _silent(peer: PartyId, deadline_s: float) -> PeerTimeout:
 
 
 def _start_client(links: Channel, error: FastLloydError | None, deadline_s: float) -> bytes:
-    """Tell the server how this client stands, and hear its verdict."""
+    """Send the server this client's start, and receive its verdict."""
     start = Start() if error is None else Start(error.exit_code, error.reason, _digest(error))
     links.post(SERVER, FrameKind.START, start.encode(), SETUP_ROUND)
-    # The server's own wait ends first, so that it can name the client that was silent.
+    # The server's wait ends first, so that it can name a silent client.
     end = time.monotonic() + deadline_s + _VERDICT_GRACE_S
     while links.start_verdict is None:
         remaining_s = end - time.monotonic()
@@ -276,7 +274,7 @@ def _start_client(links: Channel, error: FastLloydError | None, deadline_s: floa
             if SERVER not in links.gone and remaining_s > 0 and links.step(remaining_s):
                 continue
         except PeerGone as gone:
-            # Another client's end is for the server to judge.
+            # The server judges the loss of other clients.
             if gone.rank != SERVER.rank:
                 continue
         except Aborted as ended:
@@ -294,7 +292,7 @@ def _start_client(links: Channel, error: FastLloydError | None, deadline_s: floa
 
 
 def _server_silent(links: Channel, deadline_s: float) -> PeerError:
-    """Name the server, which is gone or silent."""
+    """Return the error for a server that is gone or silent."""
     if SERVER in links.gone:
         return PeerGone(f"{SERVER} is gone: look at its own messages", rank=SERVER.rank)
     return PeerTimeout(
@@ -304,14 +302,14 @@ def _server_silent(links: Channel, deadline_s: float) -> PeerError:
     )
 
 
-def _tell_all(links: Channel, verdict: StartDecision) -> None:
-    """Send the verdict on the start to every client, the silent ones too."""
+def _send_decision(links: Channel, verdict: StartDecision) -> None:
+    """Send the decision to every client, including silent ones."""
     for peer in links.peers:
         links.post(peer, FrameKind.VERDICT, verdict.encode(), SETUP_ROUND)
 
 
 def _abort_server(links: Channel, own: Notice) -> None:
-    """Fix one verdict among those that are there already, and tell every live peer."""
+    """Choose one verdict among the notices so far, and send it to every remaining peer."""
     end = time.monotonic() + ABORT_S
     while time.monotonic() < end - ABORT_S + _DRAIN_S and links.step(0.0):
         pass
@@ -319,17 +317,17 @@ def _abort_server(links: Channel, own: Notice) -> None:
     worst = min(faults, key=lambda notice: notice.severity)
     lost = bool(links.gone) or any(notice.lost for notice in faults)
     verdict = replace(worst, lost=lost)
-    _tell(links, links.peers, verdict)
+    _send_notice(links, links.peers, verdict)
     silent = {PartyId(notice.rank) for notice in faults if notice.lost}
     missing = _wait_for(links, set(links.peers) - silent, end)
     links.verdict = replace(verdict, lost=lost or bool(missing))
 
 
 def _abort_client(links: Channel, own: Notice) -> None:
-    """Ask the server for its verdict; without one, tell the other clients."""
+    """Ask the server for its verdict; without one, notify the other clients."""
     start = time.monotonic()
     if SERVER not in links.gone:
-        _tell(links, (SERVER,), own)
+        _send_notice(links, (SERVER,), own)
         end = start + _SERVER_ANSWER_S
         while links.verdict is None and (remaining_s := end - time.monotonic()) > 0:
             if SERVER in links.gone or not links.step(remaining_s):
@@ -340,15 +338,15 @@ def _abort_client(links: Channel, own: Notice) -> None:
     faults = [own, *(notice for _, notice in links.notices)]
     worst = min(faults, key=lambda notice: notice.severity)
     worst = replace(worst, lost=True)
-    _tell(links, others, worst)
-    # Who told us knows already and may have left.
-    knowing = {peer for peer, _ in links.notices}
-    _wait_for(links, set(others) - knowing, start + ABORT_S)
-    # A verdict that came after all is the one that the others hear, too.
+    _send_notice(links, others, worst)
+    # Senders of notices know it already and may have exited.
+    informed = {peer for peer, _ in links.notices}
+    _wait_for(links, set(others) - informed, start + ABORT_S)
+    # A verdict that arrived meanwhile is the one that the others receive too.
     links.verdict = links.verdict or worst
 
 
-def _tell(links: Channel, peers: Iterable[PartyId], notice: Notice) -> None:
+def _send_notice(links: Channel, peers: Iterable[PartyId], notice: Notice) -> None:
     """Send an abort notice to every peer that is not known to be gone."""
     for peer in peers:
         if peer not in links.gone:
@@ -356,7 +354,7 @@ def _tell(links: Channel, peers: Iterable[PartyId], notice: Notice) -> None:
 
 
 def _wait_for(links: Channel, peers: set[PartyId], end: float) -> set[PartyId]:
-    """Wait for acknowledgements; give the peers that sent none."""
+    """Wait for acknowledgements; return the peers that sent none."""
     while missing := peers - links.acknowledged - links.gone:
         remaining_s = end - time.monotonic()
         if remaining_s <= 0 or not links.step(remaining_s):
@@ -365,25 +363,25 @@ def _wait_for(links: Channel, peers: set[PartyId], end: float) -> set[PartyId]:
 
 
 def _blame(error: FastLloydError, me: PartyId) -> Notice:
-    """Say whom an error blames."""
+    """Return the notice for an error: the party it blames."""
     rank = error.rank if isinstance(error, PeerError | Aborted) else me.rank
     by = error.by if isinstance(error, Aborted) else me.rank
     return Notice(rank, error.reason, error.exit_code, error.reason in _LOST, by)
 
 
 def _fault(error: FastLloydError, me: PartyId) -> _Fault:
-    """Keep an error of this party as a fault."""
+    """Return an error of this party as a fault."""
     return _Fault(_blame(error, me), _digest(error), error)
 
 
 def _digest(error: FastLloydError) -> bytes:
     """Return a digest of a sentence about the public configuration; zeros for any other error."""
-    # A digest of a sentence that names rows, files or spent budget could be guessed back.
+    # A digest of a sentence that names rows, files or spent budget could be guessed.
     if error.reason is not Reason.BAD_CONFIG:
         return NO_DIGEST
     return hashlib.sha256(str(error).encode()).digest()[:DIGEST_BYTES]
 
 
 def _is_printed(error: FastLloydError | None, digest: bytes) -> bool:
-    """Whether the party at fault prints this very sentence."""
+    """Whether the party at fault prints the same sentence."""
     return error is not None and digest != NO_DIGEST and _digest(error) == digest

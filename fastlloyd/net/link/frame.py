@@ -31,7 +31,7 @@ from typing import Self
 
 from fastlloyd.errors import EXIT_BUDGET, EXIT_BUG, EXIT_INPUT, EXIT_OK, EXIT_PEER, InternalError, Reason
 from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER, PartyId
-from fastlloyd.wire.values import COMPARE, MOST_TOLD_BYTES
+from fastlloyd.wire.values import COMPARE, MOST_VALUES_BYTES
 
 RUN_ID_BYTES = 16
 DIGEST_BYTES = 8
@@ -41,15 +41,15 @@ _START = struct.Struct(f"<BB{DIGEST_BYTES}s")
 _NOTICE = struct.Struct("<HBBBH")
 _VERDICT = struct.Struct(f"<{RUN_ID_BYTES}s{_NOTICE.size}s{DIGEST_BYTES}s")
 _ALL_WELL = bytes(_NOTICE.size)
-# The user's mistakes first, for they explain the rest; a bug before what its victims report.
+# The user's mistakes first, because they explain the rest; a bug before the reports of its victims.
 _SEVERITY = {EXIT_INPUT: 0, EXIT_BUDGET: 1, EXIT_BUG: 2, EXIT_PEER: 3}
 CONTEXT_BYTES = 32
 _HEAD_BYTES = 1 + CONTEXT_BYTES
-MOST_CONFIRMATION_BYTES = _HEAD_BYTES + MOST_TOLD_BYTES
+MOST_CONFIRMATION_BYTES = _HEAD_BYTES + MOST_VALUES_BYTES
 
 
 class FrameKind(IntEnum):
-    """What a frame carries."""
+    """Kinds of frames."""
 
     HANDSHAKE = 1
     RECORD = 2
@@ -64,7 +64,7 @@ class FrameKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Says that the run ends, and which party is at fault.
+    """Notice that the run ends, and which party is at fault.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Notice:
     lost : bool
         Whether some party cannot take part in an orderly end.
     by : int
-        The party that says so, as the receiver knows it: the server's word stands only for the server's notices.
+        The party that reports it, as the receiver knows it: only the server's own notices count as the server's.
     """
 
     rank: int
@@ -87,7 +87,7 @@ class Notice:
 
     @property
     def severity(self) -> int:
-        """Order among several faults: the least wins (exit code 2 before 4 before 70 before 3)."""
+        """Order among several faults: the lowest wins (exit code 2 before 4 before 70 before 3)."""
         return _SEVERITY[self.code]
 
     def encode(self) -> bytes:
@@ -112,15 +112,15 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a client stands before the run: ready (code 0), or why not.
+    """A client's state before the run: ready (code 0), or why not.
 
     Attributes
     ----------
     code : int
     reason : Reason or None
-        None exactly where the code is 0.
+        None exactly if the code is 0.
     digest : bytes, length 8
-        Of the sentence of a configuration error; zeros for all else.
+        Digest of the sentence of a configuration error; zeros otherwise.
     """
 
     code: int = EXIT_OK
@@ -151,14 +151,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class StartDecision:
-    """What the server decided about the start.
+    """The server's decision about the start.
 
     Attributes
     ----------
     run_id : bytes, length 16
         Fresh and random, chosen by the server.
     notice : Notice or None
-        None where the run starts.
+        None if the run starts.
     digest : bytes, length 8
         As in the `Start` of the party at fault.
     """
@@ -192,33 +192,32 @@ def _check_size(what: str, body: bytes, size: int) -> None:
         raise ValueError(f"{what} has {size} bytes, this one has {len(body)}")
 
 
-def _says_nothing(told: bytes) -> str:
+def _no_explanation(values: bytes) -> str:
     """Explain nothing."""
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What a party says first on each of its links.
+    """The first message of a party on each of its links.
 
     Attributes
     ----------
     head : bytes
         Protocol version and digest, which must be equal at both ends.
-    told : bytes
-        The public values, for the other end of a link between a client and the server: what it reads if its digest
-        is another one.
+    values : bytes
+        The public values; on a link between a client and the server, the other end reads them if its digest differs.
     explain : callable
-        Says how what such a peer told differs from this party's values, and what to do; empty if it cannot.
+        Returns how a peer's values differ from this party's, and what to do; empty if unknown.
     """
 
     head: bytes = b""
-    told: bytes = b""
-    explain: Callable[[bytes], str] = _says_nothing
+    values: bytes = b""
+    explain: Callable[[bytes], str] = _no_explanation
 
     def difference(self, peer: PartyId, theirs: bytes, *, with_server: bool) -> str | None:
-        """Say how what a peer said differs, as far as this party can know; None if it does not."""
-        head, values = theirs[:_HEAD_BYTES], theirs[_HEAD_BYTES:]
+        """Explain how a peer's first message differs; return None if it does not."""
+        head = theirs[:_HEAD_BYTES]
         if head == self.head:
             return None
         if len(head) != _HEAD_BYTES or head[0] != PROTOCOL_VERSION:
@@ -226,7 +225,7 @@ class Confirmation:
                 f"{peer} does not speak protocol version {PROTOCOL_VERSION}: install the same fastlloyd at all parties"
             )
         if with_server:
-            how = self.explain(values) or f"its digest is another one; {COMPARE}"
+            how = self.explain(theirs[_HEAD_BYTES:]) or f"its digest is another one; {COMPARE}"
             return f"{peer} runs with another public configuration: {how}"
         return (
             f"{peer} runs with another public configuration than the server and this party, whose configurations are "
@@ -234,23 +233,23 @@ class Confirmation:
         )
 
 
-def confirm(context: bytes, told: bytes, explain: Callable[[bytes], str] | None) -> Confirmation:
-    """Return what a party says of a run.
+def confirm(context: bytes, values: bytes, explain: Callable[[bytes], str] | None) -> Confirmation:
+    """Return a party's first message about a run.
 
     Parameters
     ----------
     context : bytes, length 32
         Digest of run id and public configuration.
-    told, explain
-        As in `Confirmation`; at most `MOST_TOLD_BYTES` are told.
+    values, explain
+        As in `Confirmation`; at most `MOST_VALUES_BYTES`.
 
     Raises
     ------
     InternalError
-        One of another length.
+        A length is wrong.
     """
     if len(context) != CONTEXT_BYTES:
         raise InternalError(f"a link's context has {CONTEXT_BYTES} bytes, got {len(context)}")
-    if len(told) > MOST_TOLD_BYTES:
-        raise InternalError(f"a confirmation carries at most {MOST_TOLD_BYTES} bytes of values, got {len(told)}")
-    return Confirmation(bytes([PROTOCOL_VERSION]) + context, told, explain or _says_nothing)
+    if len(values) > MOST_VALUES_BYTES:
+        raise InternalError(f"a confirmation carries at most {MOST_VALUES_BYTES} bytes of values, got {len(values)}")
+    return Confirmation(bytes([PROTOCOL_VERSION]) + context, values, explain or _no_explanation)

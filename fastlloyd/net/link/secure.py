@@ -1,11 +1,11 @@
 """Authenticated encrypted links from one party to all others, over any transport.
 
-Everything is driven by arriving frames: whatever a party waits for, each frame that comes in is given to
-the link it belongs to. So the handshakes of all pairs proceed at once, in no particular order.
+Arriving frames drive everything: whatever a party waits for, each frame goes to the link it belongs to. So the
+handshakes of all pairs proceed at once, in no particular order.
 
-A link is up after one confirmed message in each direction, which carries the protocol version and a
-digest of run id and public configuration: a TLS client learns only by reading that it was accepted. Between a client
-and the server it carries the public values too, so that whoever refuses can say which one differs.
+A link is up after one confirmation in each direction, because a TLS client learns only by reading that it was accepted.
+It carries the protocol version and a digest of run id and public configuration; between a client and the server also
+the public values, so that a refusal can name the one that differs.
 
 Agreed start and agreed abort (`net/link/control.py`) travel beside the links in plain frames.
 
@@ -39,11 +39,11 @@ from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
 
 _MAX_CERTIFICATE_BYTES = 1 << 13
 _RECORD = bytes([FrameKind.RECORD])
-# Room for handshakes and certificates, however short the messages are.
+# Enough for handshakes and certificates, even if the messages are short.
 _LEAST_FRAME_BYTES = 1 << 16
 _MESSAGE_COST = 512
 _SERVER_FIRST_S = 3.0
-"""How long a client leaves it to the server to say which other client differs: the server knows both values."""
+"""How long a client waits for the server to name the client that differs: the server knows both values."""
 
 
 class SecureLinks(Channel):
@@ -56,7 +56,7 @@ class SecureLinks(Channel):
         This party's key and certificate.
     certificates : mapping from PartyId to DER bytes, or None
         The roster's certificates. None is the demonstration: certificates are exchanged in clear, so an
-        attacker who can change traffic at that moment can stand between two parties.
+        attacker who can change traffic at that moment can impersonate parties.
     meter : Meter
     max_message : int
         Longer messages are refused.
@@ -99,26 +99,26 @@ class SecureLinks(Channel):
         self._order: Order | None = None
         self._inbox: deque[tuple[PartyId, bytes]] = deque()
         self._inbox_bytes: defaultdict[PartyId, int] = defaultdict(int)
-        self._passed_bytes: defaultdict[PartyId, int] = defaultdict(int)
+        self._ignored_bytes: defaultdict[PartyId, int] = defaultdict(int)
         self._ahead_bytes: float = math.inf
         self._confirmation = Confirmation()
-        self._wanted: tuple[PartyId, ...] = ()
-        # Kept beside `_wanted` and `_heard`: a look at all peers for each frame would cost M times M at the server.
+        self._expected: tuple[PartyId, ...] = ()
+        # A separate set: a scan of all peers for each frame would be quadratic at the server.
         self._pending: dict[PartyId, None] = {}
         self._unjudged: set[PartyId] = set()
-        self._told: set[PartyId] = set()
-        self._heard: dict[PartyId, bytes] = {}
+        self._confirmed: set[PartyId] = set()
+        self._received: dict[PartyId, bytes] = {}
 
     def __repr__(self) -> str:
-        return f"SecureLinks({self.me}, {len(self._heard)} of {len(self.peers)} links up)"
+        return f"SecureLinks({self.me}, {len(self._received)} of {len(self.peers)} links up)"
 
     @property
     def pending(self) -> tuple[PartyId, ...]:
-        """Peers to which the links are still to come up."""
+        """Peers whose links are not up yet."""
         return tuple(self._pending)
 
     def bound(self, *, message_bytes: int, ahead_bytes: int) -> None:
-        """Refuse longer messages of a peer before they are read, and more of its messages than fit before `receive`."""
+        """Limit the size of a peer's messages, and of its messages that wait for `receive`."""
         frame_bytes = len(_RECORD) + sealed_bytes(message_bytes)
         self._transport.most_frame = min(max(frame_bytes, _LEAST_FRAME_BYTES), MAX_FRAME_BYTES)
         self._ahead_bytes = ahead_bytes
@@ -129,17 +129,17 @@ class SecureLinks(Channel):
         *,
         deadline_s: float,
         peers: Iterable[PartyId] | None = None,
-        told: bytes = b"",
+        values: bytes = b"",
         explain: Callable[[bytes], str] | None = None,
     ) -> None:
-        """Bring the links to `peers` (default: all that there are to be) up.
+        """Bring up the links to `peers` (default: all linked peers).
 
         Parameters
         ----------
         context : bytes, length 32
             Digest of run id and public configuration, which must be equal at both ends.
-        told, explain
-            As in `Confirmation`; at most `MOST_TOLD_BYTES` are told.
+        values, explain
+            As in `Confirmation`; at most `MOST_VALUES_BYTES`.
 
         Raises
         ------
@@ -152,14 +152,14 @@ class SecureLinks(Channel):
         PeerGone, Aborted
             As they happen.
         """
-        self._confirmation = confirm(context, told, explain)
+        self._confirmation = confirm(context, values, explain)
         end = time.monotonic() + deadline_s
-        self._wanted = tuple(sorted(self._linked if peers is None else peers))
-        self._pending = {peer: None for peer in self._wanted if peer not in self._heard}
+        self._expected = tuple(sorted(self._linked if peers is None else peers))
+        self._pending = {peer: None for peer in self._expected if peer not in self._received}
         if not self.authenticated:
-            for peer in self._wanted:
+            for peer in self._expected:
                 self.post(peer, FrameKind.CERTIFICATE, self._identity.certificate_der, SETUP_ROUND)
-        for peer in self._wanted:
+        for peer in self._expected:
             self._advance(peer)
         while self._pending:
             remaining_s = end - time.monotonic()
@@ -174,7 +174,7 @@ class SecureLinks(Channel):
         self._compare()
 
     def send(self, peer: PartyId, message: bytes | bytearray | memoryview, *, payload_bytes: int, round: int) -> None:
-        """Encrypt a message and hand it to the transport; never waits.
+        """Encrypt a message and hand it to the transport; never wait.
 
         Sees: the peer alone.
 
@@ -183,18 +183,18 @@ class SecureLinks(Channel):
         PeerGone
             The peer's connection is known to have ended.
         """
-        if peer not in self._heard:
+        if peer not in self._received:
             raise InternalError(f"the link to {peer} is not up")
         frame = _RECORD + self._links[peer].seal(message)
         self._put(peer, frame)
         self._meter.sent[peer, round].add(1, payload_bytes, len(frame))
 
     def flush(self) -> None:
-        """Send what is kept back because it might be for several peers alike."""
+        """Send frames that are held back because several peers might get the same."""
         self._transport.flush()
 
     def add_up(self, order: Order) -> None:
-        """Let aggregators, if there are any, add up the messages that this party is going to wait for."""
+        """Let aggregators, if any, add up the messages that this party waits for next."""
         self._order = order
         self._transport.order(order.encode())
 
@@ -212,7 +212,7 @@ class SecureLinks(Channel):
         while not self._inbox:
             remaining_s = end - time.monotonic()
             arrived = self.step(max(remaining_s, 0.0))
-            # Frames that are no message must not prolong the wait.
+            # Other frames must not prolong the wait.
             if not self._inbox and (not arrived or remaining_s <= 0):
                 return None
         peer, message = self._inbox.popleft()
@@ -222,34 +222,34 @@ class SecureLinks(Channel):
     def close(self, *, lost: bool = False) -> None:
         """Close the transport and forget all keys; `lost` as in `Transport.close`.
 
-        No close_notify is sent: parties finish one after the other, and every message says how long it is
-        and is expected by name, so nothing can be cut off unseen.
+        No close_notify is sent: parties finish one after the other, and every message states its length and is expected
+        by name, so truncation is always noticed.
         """
         self._links.clear()
-        self._heard.clear()
+        self._received.clear()
         self._transport.close(lost=lost)
 
     def _on_tls(self, peer: PartyId, frame: bytes, *, is_record: bool) -> None:
         """Feed a link, answer its handshake, and collect its messages."""
         if peer not in self._linked:
-            self._pass_over(peer, len(frame), is_record=is_record)
+            self._ignore(peer, len(frame), is_record=is_record)
             return
         link = self._link(peer)
         try:
             link.feed(memoryview(frame)[1:])
             messages = link.open()
         except SecurityError:
-            # The alert tells the peer that, and why, it was refused.
+            # The alert informs the peer of the refusal and its reason.
             self._answer(peer, link)
             raise
         if not is_record:
             self._meter.received[peer, SETUP_ROUND].add(0, 0, len(frame))
             self._answer(peer, link)
             self._advance(peer)
-        # One frame is one message, so a record that was cut shows at once instead of as a timeout.
+        # One frame is one message, so a truncated record shows at once instead of as a timeout.
         if len(messages) != (1 if is_record else 0) or link.partial:
             raise SecurityError(
-                f"{peer} sent a record that was cut, joined or came before its handshake: check the network "
+                f"{peer} sent a record that was truncated, joined or came before its handshake: check the network "
                 "between the two",
                 rank=peer.rank,
             )
@@ -257,19 +257,15 @@ class SecureLinks(Channel):
             self._deliver(peer, message, len(frame))
 
     def _deliver(self, peer: PartyId, message: bytes, link_bytes: int) -> None:
-        """Keep a message for `receive`; the first one of each link is its confirmation."""
-        if peer not in self._heard:
-            self._heard[peer] = message
+        """Queue a message for `receive`; the first one of each link is its confirmation."""
+        if peer not in self._received:
+            self._received[peer] = message
             self._pending.pop(peer, None)
             self._unjudged.add(peer)
             self._links[peer].max_message = self._max_message
             self._meter.received[peer, SETUP_ROUND].add(0, 0, link_bytes)
             return
-        try:
-            round_ = Header.decode(message).round
-        except ValueError:
-            round_ = SETUP_ROUND
-        self._meter.received[peer, round_].add(1, 0, link_bytes)
+        self._meter.received[peer, _round(message)].add(1, 0, link_bytes)
         waiting = self._inbox_bytes[peer] + len(message) + _MESSAGE_COST
         if waiting > self._ahead_bytes:
             raise PeerError(
@@ -280,14 +276,14 @@ class SecureLinks(Channel):
         self._inbox.append((peer, message))
 
     def _on_sum(self, peer: PartyId, frame: bytes) -> None:
-        """Take a sum for the messages of its clients; the transport has checked who they are."""
+        """Handle a sum as messages of its clients; the transport has checked who they are."""
         ranks, message = take_ranks(frame[1:])
         order = self._order
         if order is not None and message[:1] == order.header[:1] and _round(message) < order.round:
-            return  # of a round that is closed, as a late message of a client
+            return  # its round is closed: treat it like a late message of a client
         if order is None or not order.fits(message):
             raise PeerError(
-                f"the aggregator of {peer} sent a sum that this server has not ordered: install the same fastlloyd at "
+                f"the aggregator of {peer} sent a sum that this server has not ordered: install the same fastlloyd on "
                 "both",
                 rank=SERVER.rank,
             )
@@ -297,7 +293,7 @@ class SecureLinks(Channel):
     def _on_certificate(self, peer: PartyId, der: bytes) -> None:
         """Pin the certificate that came in clear (demonstration only)."""
         if peer not in self._linked:
-            self._pass_over(peer, len(der), is_record=False)
+            self._ignore(peer, len(der), is_record=False)
             return
         if self.authenticated:
             raise SecurityError(
@@ -309,10 +305,10 @@ class SecureLinks(Channel):
         self._certificates[peer] = der
         self._advance(peer)
 
-    def _pass_over(self, peer: PartyId, frame_bytes: int, *, is_record: bool) -> None:
-        """Drop what a peer without a link sends, as long as it can be the beginning of a handshake."""
-        self._passed_bytes[peer] += frame_bytes
-        if is_record or self._passed_bytes[peer] > _LEAST_FRAME_BYTES:
+    def _ignore(self, peer: PartyId, frame_bytes: int, *, is_record: bool) -> None:
+        """Ignore a frame of a peer without a link while it can be the start of a handshake."""
+        self._ignored_bytes[peer] += frame_bytes
+        if is_record or self._ignored_bytes[peer] > _LEAST_FRAME_BYTES:
             raise PeerError(
                 f"{peer} sends over a link that this run does not have (or the server does, if it relays): expected "
                 "clients to send to the server alone",
@@ -320,7 +316,7 @@ class SecureLinks(Channel):
             )
 
     def _link(self, peer: PartyId) -> TlsLink | OpenedLink:
-        """Return the link to a peer; make it when it is first needed."""
+        """Return the link to a peer; create it at first use."""
         if peer not in self._links and self._transport.opens(peer):
             self._links[peer] = OpenedLink(peer, max_message=MOST_CONFIRMATION_BYTES)
         if peer not in self._links:
@@ -340,53 +336,53 @@ class SecureLinks(Channel):
         return self._links[peer]
 
     def _advance(self, peer: PartyId) -> None:
-        """Begin the handshake, or send the confirmation, as soon as that is possible."""
-        if peer not in self._wanted or peer not in self._certificates or peer in self._told:
+        """Begin the handshake, or send the confirmation, as soon as possible."""
+        if peer not in self._expected or peer not in self._certificates or peer in self._confirmed:
             return
         link = self._link(peer)
         if not link.started:
             link.start()
             self._answer(peer, link)
         if link.established:
-            self._told.add(peer)
-            values = self._confirmation.told if SERVER in (self.me, peer) else b""
+            self._confirmed.add(peer)
+            values = self._confirmation.values if SERVER in (self.me, peer) else b""
             frame = _RECORD + link.seal(self._confirmation.head + values)
             self._put(peer, frame)
             self._meter.sent[peer, SETUP_ROUND].add(0, 0, len(frame))
 
     def _answer(self, peer: PartyId, link: TlsLink | OpenedLink) -> None:
-        """Send the handshake bytes that wait."""
+        """Send the waiting handshake bytes."""
         waiting = link.outgoing()
         if waiting:
             self.post(peer, FrameKind.HANDSHAKE, waiting, SETUP_ROUND)
 
     def _compare(self) -> None:
         """Compare the received confirmations with this party's own, the server's first; keep no values."""
-        # Judged without the server's, two clients that differ could only accuse each other.
-        if SERVER in self._wanted and SERVER not in self._heard:
+        # Without the server's confirmation, two clients that differ could only accuse each other.
+        if SERVER in self._expected and SERVER not in self._received:
             return
-        judged = sorted(self._unjudged.intersection(self._wanted))
+        judged = sorted(self._unjudged.intersection(self._expected))
         self._unjudged.difference_update(judged)
         for peer in judged:
             with_server = SERVER in (self.me, peer)
-            difference = self._confirmation.difference(peer, self._heard[peer], with_server=with_server)
+            difference = self._confirmation.difference(peer, self._received[peer], with_server=with_server)
             if difference is None:
-                self._heard[peer] = self._confirmation.head
+                self._received[peer] = self._confirmation.head
                 continue
             if not with_server:
                 self._leave_to_server()
             raise PeerError(difference, rank=peer.rank, reason=Reason.CONFIG_MISMATCH)
 
     def _leave_to_server(self) -> None:
-        """Wait for the server to end the run for what another client differs in; it may stay silent."""
+        """Wait for the server to end the run because of another client's difference; it may stay silent."""
         end = time.monotonic() + _SERVER_FIRST_S
-        with contextlib.suppress(PeerError):  # of a client that leaves for that very reason
+        with contextlib.suppress(PeerError):  # of a client that leaves for the same reason
             while (remaining_s := end - time.monotonic()) > 0 and self.step(remaining_s):
                 pass
 
 
 def _round(message: bytes) -> int:
-    """Return the round of a message, none before the first for what is no message."""
+    """Return the round of a message; `SETUP_ROUND` for invalid bytes."""
     try:
         return Header.decode(message).round
     except ValueError:

@@ -29,27 +29,27 @@ from fastlloyd.wire.header import COMPARE_ROUND, HEADER_BYTES, Header, PartyId
 _ORDER = struct.Struct("<BBIII")
 _COUNT = struct.Struct("<H")
 _RANK_BYTES = 2
-# What a client may have sent ahead of an order: the update of the round to come.
+# Messages that a client may send before the order: the update of the next round.
 _HELD = 1
 
 
 def ranks_bytes(count: int) -> int:
-    """Return the length of a list of so many clients."""
+    """Return the length of an encoded list of `count` clients."""
     return _COUNT.size + _RANK_BYTES * count
 
 
 def encode_ranks(ranks: Sequence[int]) -> bytes:
-    """Write a list of clients: count u16, then each rank u16."""
+    """Encode a list of clients: count u16, then each rank u16."""
     return _COUNT.pack(len(ranks)) + np.asarray(ranks, dtype="<u2").tobytes()
 
 
 def take_ranks(body: bytes, *, least: int = 1) -> tuple[list[int], bytes]:
-    """Read a list of clients from the front of a body; gives what follows it, too.
+    """Decode a list of clients from the front of a body; return it and the rest.
 
     Raises
     ------
     ValueError
-        It is cut, too short, not in rising order, or names the server.
+        It is truncated, too short, not in ascending order, or names the server.
     """
     if len(body) < _COUNT.size:
         raise ValueError("expected a list of clients")
@@ -65,18 +65,18 @@ def take_ranks(body: bytes, *, least: int = 1) -> tuple[list[int], bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the server asks the aggregators to add up.
+    """The server's order to add up the messages of a round.
 
     Attributes
     ----------
     type, round : int
-        In the header of the messages.
+        Of the messages' header.
     ring_bits, elements : int
-        Of the vector that is their body.
+        Of the vector in their body.
     wait_ms : int
-        After so long an aggregator hands up what it has.
+        After this time an aggregator passes up its sum.
     late : tuple of int
-        Clients that are not waited for.
+        Clients that are not awaited.
     """
 
     type: int
@@ -88,26 +88,26 @@ class Order:
 
     @property
     def vector_bytes(self) -> int:
-        """Length of a vector."""
+        """Size of a vector."""
         return self.elements * self.ring_bits // 8
 
     def fits(self, message: bytes) -> bool:
-        """Whether a message is one of those to be added up."""
+        """Whether a message fits the order."""
         return message[:HEADER_BYTES] == self.header and len(message) == HEADER_BYTES + self.vector_bytes
 
     @property
     def header(self) -> bytes:
-        """Of these messages and of their sum."""
+        """The header of these messages and of their sum."""
         return Header(self.type, self.round).encode()
 
     def encode(self) -> bytes:
-        """Write type u8, ring bits u8, round u32, elements u32, wait u32, and the list of those late."""
+        """Encode type u8, ring bits u8, round u32, elements u32, wait u32, and the list of late clients."""
         fixed = _ORDER.pack(self.type, self.ring_bits, self.round, self.elements, self.wait_ms)
         return fixed + encode_ranks(self.late)
 
     @classmethod
     def decode(cls, body: bytes) -> Self:
-        """Read an order.
+        """Decode an order.
 
         Raises
         ------
@@ -123,13 +123,13 @@ class Order:
         except RangeError as error:
             raise ValueError(str(error)) from error
         if rest or round_ >= COMPARE_ROUND or not 0 < elements * bits // 8 < MAX_FRAME_BYTES:
-            raise ValueError(f"{elements} elements of round {round_} with {len(rest)} bytes behind are no order")
+            raise ValueError(f"{elements} elements of round {round_} followed by {len(rest)} bytes are not an order")
         return cls(type=kind, round=round_, ring_bits=bits, elements=elements, wait_ms=wait_ms, late=tuple(late))
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A client's message that goes up as it is."""
+    """A client's message that is passed up unchanged."""
 
     rank: int
     message: bytes
@@ -137,7 +137,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A sum that goes up: of which clients, and the message in their place."""
+    """A sum that is passed up: its clients, and the message in their place."""
 
     ranks: tuple[int, ...]
     message: bytes
@@ -147,14 +147,14 @@ Up = Passed | Added
 
 
 class Adder:
-    """The vectors of one round at an aggregator, added up as they come.
+    """The sum of one round at an aggregator, computed as the vectors arrive.
 
     Attributes
     ----------
     deadline_s : float or None
-        At which time `close` is to be called; None while no sum is open.
+        When `close` must be called; None while no sum is open.
     sums, added : int
-        How many sums were handed up, and of how many vectors.
+        Number of sums that were passed up, and of the vectors in them.
     """
 
     def __init__(self) -> None:
@@ -169,19 +169,19 @@ class Adder:
         self._missing: set[int] = set()
 
     def join(self, rank: int) -> None:
-        """Take in a client."""
+        """Add a client."""
         self._members.add(rank)
 
     def lose(self, rank: int) -> list[Up]:
-        """Do without a client that is gone; what it had sent before still counts."""
+        """Stop waiting for a client that is gone; its earlier messages still count."""
         self._members.discard(rank)
         self._missing.discard(rank)
         passed: list[Up] = [Passed(rank, message) for message in self._held.pop(rank, ())]
-        # Whoever hears of the loss first may do without a vector that is in the sum already.
+        # A server that learns of the loss first may leave out a vector that is already in the sum.
         return passed + (self.close() if rank in self._in else self._closed())
 
     def order(self, order: Order, now_s: float) -> list[Up]:
-        """Begin the sum of a round; one that is still open is of a round that the server has closed."""
+        """Begin the sum of a round; the server has closed the round of a sum that is still open."""
         self._order = order
         self._total, self._in = None, set()
         self._missing = self._members - set(order.late)
@@ -190,7 +190,7 @@ class Adder:
         return [up for rank, messages in held.items() for message in messages for up in self.take(rank, message)]
 
     def take(self, rank: int, message: bytes) -> list[Up]:
-        """Take one message of a client in; gives what is to go up now."""
+        """Take one message of a client; return what is to be passed up now."""
         try:
             round_ = Header.decode(message).round
         except ValueError:
@@ -199,7 +199,7 @@ class Adder:
         if round_ < COMPARE_ROUND and (order is None or round_ > order.round):
             waiting = self._held.setdefault(rank, [])
             waiting.append(message)
-            # More than one is nothing that a client does: the server is to see it.
+            # An honest client sends one at most: the server must see more.
             return [] if len(waiting) <= _HELD else [Passed(rank, each) for each in self._held.pop(rank)]
         if order is None or self.deadline_s is None or rank in self._in or not order.fits(message):
             return [Passed(rank, message)]
@@ -213,7 +213,7 @@ class Adder:
         return self._closed()
 
     def close(self) -> list[Up]:
-        """Hand up what is there: the deadline has passed."""
+        """Pass up the sum so far: the deadline has passed."""
         order, total = self._order, self._total
         self.deadline_s, self._total = None, None
         if order is None or total is None:
@@ -223,14 +223,14 @@ class Adder:
         return [Added(tuple(sorted(self._in)), order.header + total.tobytes())]
 
     def _closed(self) -> list[Up]:
-        """Hand the sum up if nobody is missing."""
+        """Pass up the sum if no client is missing."""
         return self.close() if self.deadline_s is not None and not self._missing else []
 
 
 def expand(order: Order, ranks: Iterable[int], message: bytes) -> list[tuple[int, bytes]]:
     """Return a sum as messages of its clients: the first has the sum, the others have zeros.
 
-    The server adds up what clients send, so it need not know that an aggregator has begun with it.
+    So the server adds up messages of clients, with or without an aggregator.
     """
     first, *others = ranks
     zeros = order.header + bytes(order.vector_bytes)
@@ -259,10 +259,10 @@ class OpenedLink:
         self._fed: list[bytes] = []
 
     def start(self) -> None:
-        """Nothing is to be done: the aggregator has done it."""
+        """Do nothing: the aggregator has done the handshake."""
 
     def outgoing(self) -> bytes:
-        """Return nothing: there is no handshake."""
+        """Return no bytes: there is no handshake."""
         return b""
 
     def seal(self, message: bytes | bytearray | memoryview) -> bytes:
@@ -289,7 +289,8 @@ class OpenedLink:
         """
         if len(data) > self.max_message:
             raise SecurityError(
-                f"{self.peer} sent a message of {len(data)} bytes: at most {self.max_message} do", rank=self.peer.rank
+                f"{self.peer} sent a message of {len(data)} bytes: at most {self.max_message} are allowed",
+                rank=self.peer.rank,
             )
         self._fed.append(bytes(data))
 

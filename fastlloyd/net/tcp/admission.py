@@ -1,4 +1,4 @@
-"""The first two messages of a connection: who the client is, and whether it is let in.
+"""The first two messages of a connection: who the client is, and whether it is admitted.
 
 ::
 
@@ -7,10 +7,10 @@
       HELLO    magic | version u8 | rank u16 | session 16 bytes | taken u64          ---->
       <----    WELCOME  magic | version u8 | answer u8 | rank u16 | parties u16 | session 16 bytes | taken u64
 
-With TLS the certificate alone says which rank it is; the server's own is an aggregator's, which comes as rank 0.
-Nothing else is read from a stranger. A client that comes back after its connection was cut names its session, and both
-say how many frames they have taken; else the session is zeros. Ones ask what run this is, and join nothing: `taken` of
-the answer says how many bytes follow.
+With TLS the certificate alone determines the rank; an aggregator has the server's certificate and rank 0. Nothing else
+is read before admission. A client that reconnects names its session, and both sides send how many frames they have
+taken; otherwise the session is zeros. A session of ones asks which run this is, without joining: `taken` of the answer
+is the number of bytes that follow.
 
 Source: docs/sites.md, "On the wire".
 """
@@ -42,7 +42,7 @@ _CERTIFICATE_WORDS = ("UNKNOWN_CA", "CERTIFICATE", "ACCESS_DENIED")
 
 
 class Admission(IntEnum):
-    """What the server says to a client that knocks."""
+    """The server's answers to a client."""
 
     WELCOME = 0
     TAKEN = 1
@@ -55,14 +55,14 @@ class Admission(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a connection needs where the parties have a roster.
+    """Keys of a connection, if the parties have a roster.
 
     Attributes
     ----------
     context : ssl.SSLContext
-        Trusts the certificates below and no others, and shows this party's.
+        Trusts only the certificates below, and presents this party's.
     certificates : mapping from DER bytes to PartyId
-        Whom each certificate of a possible peer belongs to.
+        The owner of each possible peer's certificate.
     """
 
     context: ssl.SSLContext
@@ -71,16 +71,16 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """Who a client is, and which session it comes back to.
+    """Who a client is, and which session it continues.
 
     Attributes
     ----------
     rank : int
-        Where it shows a certificate, that alone counts.
+        Replaced by the rank of its certificate, if there is one.
     session : bytes, length 16
-        Zeros for one that joins, ones for one that asks what run this is.
+        Zeros to join, ones to ask which run this is.
     taken : int
-        How many of the server's frames it has taken in that session.
+        Number of the server's frames that it has taken in that session.
     """
 
     rank: int
@@ -88,7 +88,7 @@ class Introduction:
     taken: int = 0
 
     def encode(self) -> bytes:
-        """Write the 31 bytes."""
+        """Encode to 31 bytes."""
         return _HELLO.pack(_MAGIC, PROTOCOL_VERSION, self.rank, self.session, self.taken)
 
 
@@ -102,11 +102,11 @@ class Welcome:
     rank : int
         The client's rank.
     parties : int
-        Server and clients together.
+        Number of parties, including the server.
     session : bytes, length 16
-        What the client says when it comes back; a secret of the two.
+        What the client sends to reconnect; a secret of the two.
     taken : int
-        How many of the client's frames the server has taken in that session.
+        Number of the client's frames that the server has taken in that session.
     """
 
     answer: Admission
@@ -116,17 +116,17 @@ class Welcome:
     taken: int = 0
 
     def encode(self) -> bytes:
-        """Write the 34 bytes."""
+        """Encode to 34 bytes."""
         return _WELCOME.pack(_MAGIC, PROTOCOL_VERSION, self.answer, self.rank, self.parties, self.session, self.taken)
 
     @classmethod
     def take(cls, stream: Stream) -> Self | None:
-        """Take an answer from a stream, if it is there.
+        """Take an answer from a stream; None if it is incomplete.
 
         Raises
         ------
         FastLloydError
-            The other end is no server that this client can talk to.
+            The other end is not a compatible server.
         """
         first = stream.peek(len(_MAGIC))
         if first and first[0] in _TLS_FIRST_BYTES:
@@ -136,10 +136,10 @@ class Welcome:
             )
         if not _MAGIC.startswith(first):
             raise PeerError(
-                f"what listens at {stream.name} is no fastlloyd server: check host and port of --server",
+                f"what listens at {stream.name} is not a fastlloyd server: check host and port of --server",
                 rank=SERVER.rank,
             )
-        # Before all of it is there: that of another version may be shorter.
+        # Before the message is complete: that of another version may be shorter.
         if any(version != PROTOCOL_VERSION for version in stream.peek(_VERSION_AT + 1)[_VERSION_AT:]):
             raise _other_version()
         content = stream.take(_WELCOME.size)
@@ -151,12 +151,12 @@ class Welcome:
         return cls(Admission(answer), rank, parties, session, taken)
 
     def check(self, rank: int) -> None:
-        """Refuse anything but a welcome as client `rank`, or, as 0, as an aggregator.
+        """Refuse anything except a welcome as client `rank`, or as an aggregator (0).
 
         Raises
         ------
         ConfigError, PeerError
-            Says why the server did not let it in.
+            Names why the server did not admit it.
         """
         if self.answer is Admission.TAKEN:
             raise ConfigError(
@@ -183,24 +183,24 @@ class Welcome:
 
 
 class Guest:
-    """A connection at the server that has not been let in yet.
+    """A connection at the server that is not admitted yet.
 
     Parameters
     ----------
     stream : Stream
     source : str
-        The address that it shares with others (`address.source_of`).
+        Its address or network (`address.source_of`).
     deadline : float
         Monotonic time at which it is dropped.
     passed_on : bool
-        Whether it comes from a load balancer, which says first whose connection this is.
+        Whether it comes from a load balancer, which first sends a header with the client's address.
 
     Attributes
     ----------
     expected : bool
         Whether a load balancer's header is still to come.
     own : bool
-        Whether this is, as far as is known, a connection of the load balancer itself, which looks whether we are there.
+        Whether this seems to be a health check of the load balancer itself.
     Others as given.
     """
 
@@ -213,19 +213,19 @@ class Guest:
         self._header = bytearray()
 
     def introduce(self) -> None:
-        """Take in what has arrived of the load balancer's header; once it is whole, source and name are the client's.
+        """Read the load balancer's header as far as it has arrived; once complete, source and name are the client's.
 
         Raises
         ------
         ValueError
-            This is no such header.
+            The header is invalid.
         """
         while need := missing(self._header):
             chunk = self.stream.read_ahead(need)
             if chunk is None:
                 return
             if not chunk:
-                raise ValueError("it hung up before it said whose connection it passes on")
+                raise ValueError("it hung up before it sent the client's address")
             self.own = False
             self._header += chunk
         client = decode(self._header)
@@ -235,12 +235,12 @@ class Guest:
             self.source, self.stream.name = source_of(client.host), str(client)
 
     def advance(self, keys: Keys | None) -> Introduction | None:
-        """Take in what has arrived, and give who the client is once it has said or shown it.
+        """Read what has arrived; return who the client is once it has identified itself.
 
         Raises
         ------
         ValueError
-            This is no client; says why.
+            It is not a valid client; says why.
         """
         try:
             self.stream.fill()
@@ -249,11 +249,11 @@ class Guest:
         first = self.stream.peek(len(_MAGIC))
         if first and not _MAGIC.startswith(first):
             if first[0] in _TLS_FIRST_BYTES:
-                # In clear: whoever expects TLS stumbles over it at once instead of trying again.
+                # In clear: a client that expects TLS fails at once instead of trying again.
                 self.refuse(Welcome(Admission.OTHER_VERSION, 0, 0))
                 raise ValueError("it speaks TLS, so it has a roster, which this server was not given")
-            raise ValueError("it is no fastlloyd client")
-        # Before all of it is there: that of another version may be shorter.
+            raise ValueError("it is not a fastlloyd client")
+        # Before the message is complete: that of another version may be shorter.
         for version in self.stream.peek(_VERSION_AT + 1)[_VERSION_AT:]:
             if version != PROTOCOL_VERSION:
                 self.refuse(Welcome(Admission.OTHER_VERSION, 0, 0))
@@ -261,43 +261,43 @@ class Guest:
         content = self.stream.take(_HELLO.size)
         if content is None:
             if self.stream.ended:
-                raise ValueError("it hung up before it said who it is")
+                raise ValueError("it hung up before it identified itself")
             return None
         _, _, rank, session, taken = _HELLO.unpack(content)
         hello = Introduction(rank, session, taken)
         if keys is None:
             return hello
         party = keys.certificates.get(self.stream.certificate())
-        # OpenSSL checks chains, and a chain may end in a pinned certificate without being it.
+        # OpenSSL checks chains, and a chain may end in a pinned certificate with another leaf.
         if party is None:
             raise ValueError("it showed a certificate that is not on the roster")
         return replace(hello, rank=party.rank)
 
     def refuse(self, answer: Welcome) -> None:
-        """Say why not."""
+        """Send a refusal."""
         self.stream.write(answer.encode())
         self.stream.flush()
 
     def show(self, offer: bytes, rank: int, parties: int) -> None:
-        """Say what run this is; nothing where that is not to be told."""
+        """Send the offer of this run; empty if there is none."""
         self.stream.write(Welcome(Admission.OFFER, rank, parties, ASKS, len(offer)).encode() + offer)
         self.stream.flush()
 
     def dismiss(self) -> None:
-        """End the conversation, but leave the other end time to read the last words."""
+        """End the output, but leave the other end time to read it."""
         self.stream.flush()
         self.stream.end_output()
 
 
 def tls_problem(error: ssl.SSLError) -> str:
-    """Say what OpenSSL refused; its fixed texts carry no bytes of anybody."""
+    """Describe what OpenSSL refused; its fixed texts contain no bytes of the peer."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate was refused ({error.verify_message})"
     return f"its TLS was refused ({(error.reason or 'no reason given').replace('_', ' ').lower()})"
 
 
 def refused_by_server(error: ssl.SSLError, flag: str) -> SecurityError:
-    """Say at a client why there is no TLS with the server, whose address came with `flag`."""
+    """Return a client's error for failed TLS with the server, whose address came from `flag`."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
         text = (
@@ -314,13 +314,13 @@ def refused_by_server(error: ssl.SSLError, flag: str) -> SecurityError:
     else:
         text = (
             f"the server does not speak TLS as expected ({reason.replace('_', ' ').lower()}): it runs without a "
-            f"roster, or is no fastlloyd server; check {flag}, and its --roster"
+            f"roster, or is not a fastlloyd server; check {flag}, and its --roster"
         )
     return SecurityError(text, rank=SERVER.rank)
 
 
 class StrangerLog:
-    """Tells of dropped connections, at most once in a while: strangers must not fill a disk.
+    """Log of dropped connections with a limited rate: strangers must not fill a disk.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ class StrangerLog:
         self._unsaid = 0
 
     def dropped(self, name: str, why: str) -> None:
-        """Note a connection that was dropped."""
+        """Log a dropped connection."""
         now = self._clock()
         if now < self._next:
             self._unsaid += 1

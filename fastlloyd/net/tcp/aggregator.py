@@ -1,9 +1,9 @@
-"""An aggregator: a server to the clients that join it, and one connection to the server of the run.
+"""An aggregator: a server for the clients that join it, with one connection to the server of the run.
 
 ::
 
     clients 1 .. m                  aggregator                           server
-      frames  <--- TLS, links --->    passes on, under each one's rank  <--- one TLS connection --->
+      frames  <--- TLS, links --->    passes on, under each rank  <--- one TLS connection --->
       masked updates    -------->     adds them up                       -------->   one sum
                         <--------     hands down                         <--------   one reply for all
 
@@ -46,7 +46,7 @@ from fastlloyd.net.tcp.tree import (
 from fastlloyd.net.transport import MAX_FRAME_BYTES
 from fastlloyd.wire.header import SERVER, PartyId
 
-# Until the parent says what clients may send; it does so first.
+# Until the parent sends its limit, which is its first frame.
 _FIRST_LIMIT = 1 << 16
 _RANK_BYTES = 2
 _RECORD = bytes([FrameKind.RECORD])
@@ -56,22 +56,22 @@ _TICK_S = 3600.0
 class BranchTransport(Relay):
     """The transport of an aggregator: its peers are the clients, and `SERVER` stands for its parent.
 
-    A frame that the parent sent is given out with the rank that it came under before it (`split`).
+    A frame of the parent is returned with its rank in front (`split`).
 
     Parameters
     ----------
     listeners : sequence of socket
     parent : Stream
-        Connected, and let in as an aggregator.
+        Connected and admitted as an aggregator.
     count : int
         Number of clients of the whole run.
     keys : Keys
     note, warn, stall_s
         As in `Relay`.
     joined_here : callable
-        Told the rank of each client that comes in.
+        Called with the rank of each client that joins.
     offer : bytes
-        What the parent offers, for clients that ask.
+        The parent's offer, for clients that ask.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class BranchTransport(Relay):
 
     @property
     def sent_up_bytes(self) -> int:
-        """How much has gone to the parent."""
+        """Bytes sent to the parent."""
         return 0 if self._parent.stream is None else self._parent.stream.moved_bytes
 
     def send_up(self, rank: int, frame: bytes) -> None:
@@ -115,7 +115,7 @@ class BranchTransport(Relay):
         self._watch(stream, self._parent, reading=self._parent.open)
 
     def close_port(self) -> None:
-        """Let nobody in any more."""
+        """Admit no more clients."""
         self._close_port()
 
     def _places(self) -> list[Connection]:
@@ -130,7 +130,7 @@ class BranchTransport(Relay):
             if rank == SERVER.rank and self._parent.backlog > RELAY_BYTES:
                 place.held, place.since = (self._parent, frame), time.monotonic()
                 self._holding.append(place)
-            # Of clients elsewhere it knows none; only a last notice is for one, and the server tells all.
+            # Clients elsewhere are unknown here. Only a last notice is for one, and the server notifies all.
             elif rank == SERVER.rank or target is None or target.stream is not None:
                 super()._route(place, rank, frame)
             return
@@ -149,14 +149,14 @@ class BranchTransport(Relay):
             super()._relay(source, target, frame)
 
     def _decide(self, guest: Guest, hello: Introduction) -> None:
-        """Ask the parent whether a client may come in."""
+        """Ask the parent whether a client may join."""
         rank = hello.rank
         place, parties = self._by_rank.get(rank), len(self.peers) + 1
         if rank == SERVER.rank:
             guest.refuse(Welcome(Admission.NO_AGGREGATORS, rank, parties))
             self._dismiss(guest, "it is an aggregator, whose parent can only be the server itself")
         elif hello.session != NO_ID or place is None or self._is_here(place) or place.gone or rank in self._asked:
-            # There is no such place, or it is taken; of those asked about the parent has not said so yet.
+            # There is no such place, it is taken, or the parent has not answered for it yet.
             if rank in self._asked:
                 self._refuse_taken(guest, rank)
             else:
@@ -167,10 +167,10 @@ class BranchTransport(Relay):
             self.send_up(rank, bytes([TreeKind.JOIN]))
 
     def _admit_asked(self, rank: int, answer: Admission) -> None:
-        """Let a client in, or send it away, as the parent has decided."""
+        """Admit or refuse a client, as the parent has decided."""
         guest = self._asked.pop(rank, None)
         if guest is None:
-            raise ValueError(f"it answers for {PartyId(rank)}, for whom nobody asked")
+            raise ValueError(f"it answers for {PartyId(rank)}, which did not ask to join")
         if answer is Admission.WELCOME:
             self._joined_here(rank)
             self._admit(self._by_rank[rank], guest.stream)
@@ -183,18 +183,18 @@ class BranchTransport(Relay):
 
 
 def split(frame: bytes) -> tuple[int, bytes]:
-    """Part a frame of the parent from the rank it came under."""
+    """Split a frame of the parent into its rank and the frame."""
     return int.from_bytes(frame[:_RANK_BYTES], "little"), frame[_RANK_BYTES:]
 
 
 class Aggregator(SecureLinks):
-    """The clients' links at an aggregator, and what passes between them and the parent.
+    """The clients' links at an aggregator, and the traffic between them and the parent.
 
     Parameters
     ----------
     transport : BranchTransport
     adder : Adder
-        Told by the transport who joins.
+        Notified by the transport when a client joins.
     identity : Identity
         The server's.
     certificates : mapping from PartyId to DER bytes
@@ -221,14 +221,14 @@ class Aggregator(SecureLinks):
         self._notice: Notice | None = None
 
     def run(self) -> None:
-        """Pass on until the parent ends the connection.
+        """Pass frames on until the parent ends the connection.
 
         Raises
         ------
         Aborted
-            The run failed; whose fault it was, as the server has said.
+            The run failed; the server has named the party at fault.
         PeerError
-            The parent was lost, or sent what does not belong here.
+            The parent was lost, or sent an unexpected frame.
         """
         try:
             while True:
@@ -242,7 +242,7 @@ class Aggregator(SecureLinks):
             raise
 
     def turn(self, timeout_s: float) -> None:
-        """Wait for one frame, or for the end of a sum's time, and deal with it."""
+        """Wait for one frame or for the deadline of a sum, and handle it."""
         deadline = self._adder.deadline_s
         if deadline is not None:
             timeout_s = min(timeout_s, max(0.0, deadline - self._clock()))
@@ -259,12 +259,12 @@ class Aggregator(SecureLinks):
             self._send_up(self._adder.close())
 
     def _take(self, peer: PartyId, frame: bytes) -> None:
-        """Pass a frame on, up or down."""
+        """Pass a frame up or down."""
         if peer == SERVER:
             try:
                 self._take_down(*split(frame))
             except ValueError as error:
-                text = f"the parent server sent a frame that does not belong here: {error}"
+                text = f"the parent server sent an unexpected frame: {error}"
                 raise PeerError(text, rank=SERVER.rank) from error
         elif peer not in self._refused or (frame and frame[0] not in (FrameKind.RECORD, FrameKind.HANDSHAKE)):
             super()._take(peer, frame)
@@ -276,16 +276,16 @@ class Aggregator(SecureLinks):
         self._branch.send_up(peer.rank, bytes([kind]) + body)
 
     def _deliver(self, peer: PartyId, message: bytes, link_bytes: int) -> None:
-        """Take in an opened message; the first of a link is its confirmation, which the server compares."""
-        if peer in self._heard:
+        """Handle an opened message; the first of a link is its confirmation, which the server compares."""
+        if peer in self._received:
             self._send_up(self._adder.take(peer.rank, message))
         else:
-            self._heard[peer] = b""
+            self._received[peer] = b""
             self._links[peer].max_message = self._max_message
             self._branch.send_up(peer.rank, _RECORD + message)
 
     def _advance(self, peer: PartyId) -> None:
-        """Carry a handshake on, and send what has waited for it."""
+        """Continue a handshake, and send what has waited for it."""
         link = self._link(peer)
         if not link.started:
             link.start()
@@ -295,7 +295,7 @@ class Aggregator(SecureLinks):
                 self._put(peer, _RECORD + link.seal(message))
 
     def _take_down(self, rank: int, frame: bytes) -> None:
-        """Hand down what the parent sent; ValueError for what does not belong here."""
+        """Pass a frame of the parent down; raise ValueError for an unexpected one."""
         kind, body = frame[0] if frame else 0, frame[1:]
         if rank != SERVER.rank:
             self._hand_down(rank, frame)
@@ -309,7 +309,7 @@ class Aggregator(SecureLinks):
             raise ValueError(f"kind {kind} is not for an aggregator")
 
     def _hand_down(self, rank: int, frame: bytes) -> None:
-        """Send one client what the server has for it."""
+        """Send one client a frame of the server."""
         peer, kind = PartyId(rank), frame[0] if frame else 0
         if peer not in self._linked or kind not in DOWNWARD:
             raise ValueError(f"kind {kind} for {peer} is not to be handed down")
@@ -321,11 +321,11 @@ class Aggregator(SecureLinks):
             frame = _RECORD + link.seal(frame[1:])
         elif kind != FrameKind.RECORD:
             self._note(kind, frame[1:])
-        with contextlib.suppress(PeerGone):  # `receive` says so, and the server hears of it
+        with contextlib.suppress(PeerGone):  # `receive` raises it too, and it is reported to the server
             self._put(peer, frame)
 
     def _note(self, kind: int, body: bytes) -> None:
-        """Note how the run ends; after the verdict on the start nobody else can join."""
+        """Note how the run ends; after the verdict on the start no client can join."""
         count = len(self.peers) + 1
         self._done |= kind == FrameKind.DONE
         if kind == FrameKind.ABORT:
@@ -335,7 +335,7 @@ class Aggregator(SecureLinks):
             self._branch.close_port()
 
     def _report(self, error: PeerError) -> None:
-        """Tell the parent what a client did, or that it is gone."""
+        """Report a client's fault or loss to the parent."""
         peer = PartyId(error.rank)
         self._refused.add(peer)
         if isinstance(error, PeerGone):

@@ -239,7 +239,7 @@ class TcpServer(Relay):
             place.gone = True
             if place.stream is not None:
                 self._forget(place.stream)
-                place.say(Control.END)
+                place.send_control(Control.END)
                 place.stream.close()
             place.delivery.forget()
             for rank, branch in self._behind.items():

@@ -272,13 +272,13 @@ class Relay(Door):
         """Go on with a client over this connection, and send what it has not taken yet; False where that cannot be."""
         delivery = place.delivery
         try:
-            self._go_on(place, stream, taken)
+            self._continue(place, stream, taken)
         except ValueError as error:
             stream.close()
             self._lose(place, PeerError(f"{place.party} cannot come back: {error}", rank=place.party.rank))
             return False
         self._away.pop(place, None)
-        answer = Welcome(Admission.WELCOME, place.party.rank, len(self.peers) + 1, delivery.id, delivery.tell())
+        answer = Welcome(Admission.WELCOME, place.party.rank, len(self.peers) + 1, delivery.id, delivery.confirmation())
         stream.write(answer.encode())
         stream.flush()
         place.feed()

@@ -122,12 +122,12 @@ class TcpClient(TcpTransport):
                 # A name that is not found, or another's certificate: the network may be better in a second.
                 self._why = str(error)
             if found is not None:
-                self._go_on_with(*found)
+                self._continue_with(*found)
             else:
                 self._next_try = time.monotonic() + _spread(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
-    def _go_on_with(self, stream: Stream, welcome: Welcome) -> None:
+    def _continue_with(self, stream: Stream, welcome: Welcome) -> None:
         """Go on with the session on a connection that was found, if the server does."""
         delivery = self._hub.delivery
         if welcome.answer is not Admission.WELCOME or welcome.session != delivery.id:
@@ -136,7 +136,7 @@ class TcpClient(TcpTransport):
             return
         was_s = time.monotonic() - self._hub.cut
         try:
-            self._go_on(self._hub, stream, welcome.taken)
+            self._continue(self._hub, stream, welcome.taken)
         except ValueError as error:
             stream.close()
             self._lose(self._hub, PeerError(f"the server cannot go on: {error}", rank=SERVER.rank))

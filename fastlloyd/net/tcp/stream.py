@@ -2,11 +2,11 @@
 
 ::
 
-    length u32 | rank u16 | taken u64 | frame      little endian; to the server: whom it is for, from it: whose it is;
-                                                   how many frames the sender has taken (`net/tcp/delivery.py`)
+    length u32 | rank u16 | taken u64 | frame      little endian; to the server: receiver, from it: sender;
+                                                   number of frames that the sender has taken (`net/tcp/delivery.py`)
 
-TLS goes through memory buffers, so that both kinds of connection look alike from outside and no call of
-OpenSSL ever waits for the network.
+TLS goes through memory buffers, so that both kinds of connection have the same interface and no call of OpenSSL ever
+waits for the network.
 
 Source: docs/sites.md, "On the wire".
 """
@@ -28,7 +28,7 @@ HEADER_BYTES = _HEADER.size
 _CHUNK = 1 << 18
 _RECORD_BYTES = 1 << 14
 _FILL_BYTES = 1 << 20
-# "fatal: protocol_version", which OpenSSL keeps to itself if the other end does not speak TLS at all.
+# "fatal: protocol_version", which OpenSSL does not send if the other end does not use TLS at all.
 _NOT_TLS = bytes.fromhex("15030300020246")
 
 
@@ -49,14 +49,14 @@ class TooLong(ValueError):
 
 
 class Stream:
-    """A connection that has been made.
+    """An established connection.
 
     Parameters
     ----------
     connection : socket
         Owned from now on.
     context : SSLContext or None
-        None carries everything in clear.
+        None: no TLS.
     server_side : bool
 
     Attributes
@@ -64,18 +64,18 @@ class Stream:
     name : str
         The other end's address.
     ready : bool
-        Whether the TLS handshake, if there is one, is done.
+        Whether the TLS handshake, if any, is done.
     ended : bool
-        Nothing more will come in; what has come may still be taken.
+        Nothing more will arrive; what has arrived may still be taken.
     broken : bool
-        Nothing more can go out.
+        Nothing more can be sent.
     closed : bool
     moved_bytes : int
-        How much has gone out so far.
+        Bytes sent so far.
     tls_bytes : int
-        How much of what came and went is not what was sent inside TLS.
+        Overhead of TLS in both directions.
     at_end : callable or None
-        Called once with the stream before the connection is let go.
+        Called once with the stream before the connection is closed.
     """
 
     def __init__(self, connection: socket.socket, context: ssl.SSLContext | None, *, server_side: bool) -> None:
@@ -108,11 +108,11 @@ class Stream:
 
     @property
     def waiting_bytes(self) -> int:
-        """How much waits to go out."""
+        """Bytes that wait to be sent."""
         return len(self._output)
 
     def certificate(self) -> bytes:
-        """Return the certificate that the other end has shown, DER; empty without TLS."""
+        """Return the other end's certificate, DER; empty without TLS."""
         return b"" if self._tls is None else self._tls.getpeercert(binary_form=True) or b""
 
     def write(self, data: bytes | bytearray) -> None:
@@ -125,13 +125,13 @@ class Stream:
         with memoryview(data) as view:
             written = 0
             while written < len(view):
-                # Record by record: OpenSSL never gives back the memory of the longest text that waited.
+                # Record by record: OpenSSL keeps the memory of the longest text that ever waited.
                 text = self._tls.write(view[written : written + _RECORD_BYTES])
                 self._put_out(text)
                 written += text
 
     def put_frame(self, rank: int, frame: bytes, taken: int = 0) -> None:
-        """Queue one frame and send what the kernel takes."""
+        """Queue one frame and send what the kernel accepts."""
         header = _HEADER.pack(len(frame), rank, taken)
         if len(frame) <= _CHUNK:
             self.write(header + frame)
@@ -141,7 +141,7 @@ class Stream:
         self.flush()
 
     def flush(self) -> None:
-        """Send as much as the kernel takes; a connection that takes no more is `broken`."""
+        """Send as much as the kernel accepts; a connection that fails becomes `broken`."""
         try:
             while self._output and not self.broken:
                 with memoryview(self._output) as view, view[:_CHUNK] as chunk:
@@ -151,17 +151,17 @@ class Stream:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            # What the other end said before may still be read.
+            # What the other end sent before may still be read.
             self.broken = True
             self._output.clear()
 
     def fill(self) -> None:
-        """Take in what has arrived, a limited amount, and carry the handshake on.
+        """Read a limited amount of what has arrived, and continue the handshake.
 
         Raises
         ------
         ssl.SSLError
-            The other end's certificate or bytes were refused; the alert that tells it is on its way.
+            The other end's certificate or bytes were refused; an alert is on its way to it.
         """
         arrived = 0
         while arrived < _FILL_BYTES and not self.ended:
@@ -176,7 +176,7 @@ class Stream:
             self._take_in(chunk)
 
     def read_ahead(self, size: int) -> bytes | None:
-        """Read what comes before all else, at most so many bytes; None if nothing is there now, empty at the end."""
+        """Read at most `size` raw bytes before the first frame; None if none are available, empty at the end."""
         try:
             chunk = self._socket.recv(size)
         except (BlockingIOError, InterruptedError):
@@ -187,7 +187,7 @@ class Stream:
         return chunk
 
     def take(self, size: int) -> bytes | None:
-        """Take exactly so many bytes, if they are there."""
+        """Take exactly `size` bytes, or None if there are fewer."""
         if len(self._input) < size:
             return None
         with memoryview(self._input) as view:
@@ -196,11 +196,11 @@ class Stream:
         return taken
 
     def peek(self, size: int) -> bytes:
-        """Look at the first bytes that are there, at most so many."""
+        """Return the first bytes, at most `size`, without taking them."""
         return bytes(self._input[:size])
 
     def next_frame(self, limit: int = MAX_FRAME_BYTES) -> tuple[int, int, bytes] | None:
-        """Take the next frame behind its rank and how many frames its sender has taken, if all of it is there.
+        """Take the next complete frame, after its rank and the number of frames that its sender has taken.
 
         Raises
         ------
@@ -222,18 +222,18 @@ class Stream:
         return rank, taken, frame
 
     def discard_input(self) -> None:
-        """Forget what has come in."""
+        """Discard the input."""
         self._input.clear()
         self._incoming.read()
 
     def end_output(self) -> None:
-        """Tell the other end that no more will come, once the kernel has sent what it has."""
+        """Shut down the sending side, once the kernel has sent what it has."""
         self.broken = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
     def drop_input(self) -> None:
-        """Read and forget what has arrived, without looking at it: after the last frame."""
+        """Read and discard what arrives after the last frame."""
         self.discard_input()
         try:
             while self._socket.recv(_CHUNK):
@@ -245,11 +245,11 @@ class Stream:
             self.ended = True
 
     def count(self) -> SocketCount | None:
-        """Ask the kernel for the bytes of this connection; None where it does not say."""
+        """Return the kernel's count of this connection's bytes; None if it has none."""
         return None if self.closed else count(self._socket)
 
     def close(self) -> None:
-        """Let go of the connection; idempotent."""
+        """Close the connection; idempotent."""
         at_end, self.at_end = self.at_end, None
         if at_end is not None:
             at_end(self)
@@ -258,13 +258,13 @@ class Stream:
             self._socket.close()
 
     def _put_out(self, plain_bytes: int = 0) -> None:
-        """Queue what TLS has made, of so many bytes."""
+        """Queue the TLS output of `plain_bytes` bytes."""
         made = self._outgoing.read()
         self.tls_bytes += len(made) - plain_bytes
         self._output += made
 
     def _begin(self, *, server_side: bool) -> None:
-        """Begin the TLS handshake, if there is to be one."""
+        """Begin the TLS handshake, if there is one."""
         if self._context is not None:
             self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side)
             self._shake()
@@ -272,7 +272,7 @@ class Stream:
     def _take_in(self, chunk: bytes) -> None:
         """Decrypt bytes that have arrived."""
         if self._tls is None and chunk:
-            # Not before: a connection that says nothing costs little.
+            # Not before: a silent connection costs little.
             self._begin(server_side=True)
         if self._tls is None:
             self._input += chunk
@@ -295,7 +295,7 @@ class Stream:
             raise
 
     def _shake(self) -> None:
-        """Do as much of the handshake as the bytes allow."""
+        """Continue the handshake as far as the bytes allow."""
         if self._tls is None:
             return
         try:

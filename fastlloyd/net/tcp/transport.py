@@ -1,12 +1,12 @@
 """Frames over one TCP connection per client, for sites that no single mpirun can start.
 
 The server listens on one port (`net/tcp/hub.py`), clients connect to it (`net/tcp/spoke.py`), and frames between
-clients pass through the server: it sees which client sends how many bytes to which, and cannot read them, since the
-links on top (`net/link/secure.py`) are encrypted from end to end. Everything is non-blocking and in the calling thread;
+clients pass through the server: it sees which client sends how many bytes to which, but cannot read them, since
+the links on top (`net/link/secure.py`) are encrypted end to end. Everything is non-blocking and in the calling thread;
 bytes move during `send`, `receive` and `close`.
 
-What a connection's end means: its last frames are given out, then `receive` raises `PeerGone` once. A connection that
-was cut, without a word of its end, may come back for a while first (`net/tcp/delivery.py`); nobody above notices.
+When a connection ends, `receive` returns its last frames and then raises `PeerGone` once. A connection that was cut
+without an announced end may be replaced for a while first (`net/tcp/delivery.py`); the layers above do not notice.
 
 Source: docs/sites.md.
 """
@@ -29,9 +29,9 @@ from fastlloyd.net.tcp.stream import Stream, TooLong
 from fastlloyd.net.transport import Transport
 from fastlloyd.wire.header import PartyId
 
-# Above it a peer that leaves frames unread counts as gone.
+# A peer that leaves more than this unread counts as gone.
 WAITING_BYTES = 1 << 28
-# Above it a peer's frames stay in the network until some were taken.
+# With more than this in the inbox, a peer's frames stay in the network.
 INBOX_BYTES = 1 << 22
 CLOSE_S = 5.0
 _LOST_S = 0.5
@@ -42,30 +42,30 @@ _FEED_BYTES = 1 << 18
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """One connection and what waits on this side of it.
+    """One connection and this side's queues for it.
 
     Attributes
     ----------
     party : PartyId
-        Who is at the other end.
+        The other end.
     stream : Stream or None
-        None before it has joined, and while its connection is cut.
+        None before it has joined and while its connection is cut.
     delivery : Delivery
-        Frames that wait for it, and what it has taken.
+        Frames that wait for it, and its confirmations.
     waiting_bytes : int
-        How much has come from it and was not taken yet.
+        Bytes that came from it and were not taken yet.
     held : (Connection, bytes) or None
-        A frame for another client that waits until that one reads.
+        A frame for another client, and the client that must read first.
     since : float
-        When `held` came.
+        When `held` arrived.
     moved : (int, float)
-        How many bytes had gone out, and when that last changed.
+        Bytes sent, and when that number last changed.
     cut : float
         When its connection was cut.
     returns : int
-        How often it has come back.
+        Number of reconnections.
     accused : bool
-        Whether an aggregator has said what it did wrong.
+        Whether an aggregator has reported its fault.
     gone : bool
     """
 
@@ -86,7 +86,7 @@ class Connection:
 
     @property
     def backlog(self) -> int:
-        """How many bytes wait to go out to it."""
+        """Bytes that wait to be sent to it."""
         return self.delivery.waiting_bytes + (0 if self.stream is None else self.stream.waiting_bytes)
 
     @property
@@ -95,30 +95,30 @@ class Connection:
         return self.held is None and self.waiting_bytes < INBOX_BYTES
 
     def put(self, rank: int, frame: bytes) -> None:
-        """Send a frame, or keep it until the other end is there and takes it."""
+        """Send a frame, or queue it until the other end takes it."""
         if not self.gone:
             self.delivery.put(rank, frame)
             self.feed()
 
     def feed(self) -> None:
-        """Hand frames to the connection as fast as it takes them."""
+        """Hand queued frames to the connection as fast as it takes them."""
         stream = self.stream
         if stream is not None:
             while stream.waiting_bytes < _FEED_BYTES and not stream.broken and (found := self.delivery.next()):
-                stream.put_frame(*found, self.delivery.tell())
+                stream.put_frame(*found, self.delivery.confirmation())
 
-    def say(self, word: Control) -> None:
-        """Send a control frame, which confirms as well."""
+    def send_control(self, word: Control) -> None:
+        """Send a control frame, which also confirms."""
         if self.stream is not None:
-            # Where TLS has failed there is nobody to tell.
+            # After a failure of TLS nothing can be sent.
             with contextlib.suppress(ssl.SSLError):
-                self.stream.put_frame(CONTROL_RANK, bytes([word]), self.delivery.tell())
-                # That may have made room, and nobody else looks for it.
+                self.stream.put_frame(CONTROL_RANK, bytes([word]), self.delivery.confirmation())
+                # That may have made room for queued frames.
                 self.feed()
 
 
 class TcpTransport(Transport):
-    """What both ends share: connections, the frames that came, waiting, closing.
+    """What both ends share: connections, the inbox, waiting, closing.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class TcpTransport(Transport):
     close_deadline_s : float
         For the last frames in `close`.
     reconnect_s : float
-        How long a connection that was cut is waited for; 0: not at all.
+        How long to wait for a cut connection; 0: not at all.
     """
 
     def __init__(
@@ -144,14 +144,14 @@ class TcpTransport(Transport):
         self._closed = False
 
     def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
-        """Return the next frame of any peer, or None after `timeout_s` seconds; bytes of all move meanwhile.
+        """Return the next frame of any peer, or None after `timeout_s` seconds; all bytes move meanwhile.
 
         Raises
         ------
         PeerGone
             A connection ended; once, after its last frame.
         PeerError
-            A peer sent what is no frame.
+            A peer sent an invalid frame.
         """
         self._require_open()
         end = time.monotonic() + timeout_s
@@ -174,24 +174,24 @@ class TcpTransport(Transport):
         return sender, frame
 
     def close(self, *, lost: bool = False) -> None:
-        """Send the last frames, and wait until the others have read them; with `lost`, half a second at most."""
+        """Send the last frames, and wait until the others have read them; with `lost`, at most half a second."""
         if self._closed:
             return
         self._closed = True
         self._inbox.clear()
         end = time.monotonic() + (_LOST_S if lost else self._close_deadline_s)
         open_ends = [(place, place.stream) for place in self._places() if place.stream is not None and not place.gone]
-        said: set[Stream] = set()
+        announced: set[Stream] = set()
         while open_ends:
             for place, stream in open_ends:
                 place.feed()
-                if not place.delivery.waiting_bytes and stream not in said:
-                    said.add(stream)
-                    place.say(Control.END)
+                if not place.delivery.waiting_bytes and stream not in announced:
+                    announced.add(stream)
+                    place.send_control(Control.END)
                 stream.flush()
-                if stream in said and not stream.waiting_bytes and not stream.broken:
+                if stream in announced and not stream.waiting_bytes and not stream.broken:
                     stream.end_output()
-                # Closing with unread bytes would make the kernel tear up what is on its way to the peer.
+                # With unread bytes, closing would make the kernel discard what is on its way to the peer.
                 stream.drop_input()
                 self._watch(stream, stream, reading=True)
             open_ends = [(place, stream) for place, stream in open_ends if not stream.ended]
@@ -211,18 +211,18 @@ class TcpTransport(Transport):
 
     @abstractmethod
     def _pump(self, timeout_s: float) -> None:
-        """Move bytes; wait at most so long for the first."""
+        """Move bytes; wait at most `timeout_s` for the first."""
 
     @abstractmethod
     def _route(self, place: Connection, rank: int, frame: bytes) -> None:
-        """Hand a frame that came to whom it is for; ValueError if that is nobody."""
+        """Deliver a received frame; raise ValueError if it has no valid receiver."""
 
     def _limit(self, place: Connection) -> int:
-        """Return how long a frame of this connection may be."""
+        """Return the largest size of a frame of this connection."""
         return self.most_frame
 
     def _sender(self, place: Connection, rank: int) -> PartyId:
-        """Return who sent a frame with this rank in its header."""
+        """Return the sender of a frame with this rank in its header."""
         return place.party
 
     def _keep(self, place: Connection, sender: PartyId, frame: bytes) -> None:
@@ -231,7 +231,7 @@ class TcpTransport(Transport):
         self._inbox.append((place, sender, frame))
 
     def _move(self, place: Connection, mask: int) -> None:
-        """Write and read where that is possible now."""
+        """Write and read as far as possible now."""
         stream = place.stream
         if stream is None or place.gone:
             return
@@ -248,7 +248,7 @@ class TcpTransport(Transport):
         self._sort(place)
 
     def _sort(self, place: Connection) -> None:
-        """Route the frames that are whole, and note the end behind the last one."""
+        """Route the complete frames, and note the end after the last one."""
         stream = place.stream
         if stream is None or place.gone:
             return
@@ -259,7 +259,7 @@ class TcpTransport(Transport):
             self._lose(place, self.too_long(self._sender(place, error.rank), error.size))
             return
         except ValueError as error:
-            text = f"{place} sent what is no frame: {error}"
+            text = f"{place} sent an invalid frame: {error}"
             self._lose(place, PeerError(text, rank=place.party.rank))
             return
         if place.open and (stream.ended or place.delivery.over):
@@ -270,11 +270,11 @@ class TcpTransport(Transport):
                 self._lose(place, PeerGone(text, rank=place.party.rank))
             return
         if place.delivery.due:
-            place.say(Control.CONFIRM)
+            place.send_control(Control.CONFIRM)
         self._watch(stream, place, reading=place.open)
 
     def _take(self, place: Connection, rank: int, taken: int, frame: bytes) -> None:
-        """Count a frame and hand it on; ValueError for what is none."""
+        """Count and route a frame; raise ValueError if it is invalid."""
         place.delivery.confirm(taken)
         if rank != CONTROL_RANK:
             place.delivery.take(len(frame))
@@ -282,21 +282,21 @@ class TcpTransport(Transport):
         elif frame == bytes([Control.END]):
             place.delivery.over = True
         elif frame != bytes([Control.CONFIRM]):
-            raise ValueError("a control frame that says nothing known")
+            raise ValueError("an unknown control frame")
 
     def _beat(self) -> None:
-        """Say something on every connection now and then, whatever the parties do."""
+        """Send a control frame on every connection now and then, so that none is silent for long."""
         now = time.monotonic()
         if now < self._next_beat:
             return
         for place in self._places() if self._next_beat else ():
             if place.stream is not None and not place.gone:
-                place.say(Control.CONFIRM)
+                place.send_control(Control.CONFIRM)
                 self._watch(place.stream, place, reading=place.open)
         self._next_beat = now + _BEAT_S
 
     def _may_return(self, place: Connection) -> bool:
-        """Whether another connection may go on where this one was cut."""
+        """Whether another connection may continue this one."""
         return bool(self._reconnect_s) and not place.delivery.over
 
     def _miss(self, place: Connection, stream: Stream) -> None:
@@ -306,14 +306,8 @@ class TcpTransport(Transport):
         place.stream = None
         place.cut = time.monotonic()
 
-    def _go_on(self, place: Connection, stream: Stream, taken: int) -> None:
-        """Continue a session on another connection; its other end has taken `taken` frames.
-
-        Raises
-        ------
-        ValueError
-            That cannot be.
-        """
+    def _continue(self, place: Connection, stream: Stream, taken: int) -> None:
+        """Continue a session on another connection; its other end has taken `taken` frames (ValueError: impossible)."""
         place.delivery.rewind(taken)
         if place.stream is not None:
             self._forget(place.stream)
@@ -322,7 +316,7 @@ class TcpTransport(Transport):
         place.moved = (0, time.monotonic())
 
     def _lose(self, place: Connection, error: PeerError) -> None:
-        """End a connection; `receive` tells why."""
+        """End a connection; `receive` raises the error."""
         if place.gone:
             return
         place.gone = True
@@ -330,12 +324,12 @@ class TcpTransport(Transport):
         self._inbox.append(error)
         if place.stream is not None:
             self._forget(place.stream)
-            place.say(Control.END)
+            place.send_control(Control.END)
             place.stream.close()
         place.delivery.forget()
 
     def _send_to(self, place: Connection, peer: PartyId, rank: int, frame: bytes | bytearray | memoryview) -> None:
-        """Queue a frame for a connection, unless it is gone or takes nothing."""
+        """Queue a frame for a connection, unless it is gone or reads nothing."""
         self._require_open()
         copy = bytes(frame)
         self.check_send(peer, len(copy))
@@ -353,7 +347,7 @@ class TcpTransport(Transport):
             self._watch(place.stream, place, reading=place.open)
 
     def _watch(self, stream: Stream, holder: Any, *, reading: bool) -> None:
-        """Have the selector tell when a stream can be read or has room again."""
+        """Let the selector watch a stream for reading, and for writing if bytes wait."""
         mask = selectors.EVENT_READ if reading and not stream.ended else 0
         if stream.waiting_bytes and not stream.broken:
             mask |= selectors.EVENT_WRITE
@@ -368,7 +362,7 @@ class TcpTransport(Transport):
             self._masks[stream] = mask
 
     def _forget(self, stream: Stream) -> None:
-        """Take a stream out of the selector."""
+        """Remove a stream from the selector."""
         if self._masks.pop(stream, 0):
             self._selector.unregister(stream)
 

@@ -12,7 +12,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import told
 from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_protocol
-from fastlloyd.wire.values import COMPARE, MOST_TOLD_BYTES, explain
+from fastlloyd.wire.values import COMPARE, MOST_VALUES_BYTES, explain
 
 PUBLIC: dict[str, Any] = {"data": "own.csv", "bounds": "0,10", "n_total": 150, "k": 3}
 
@@ -68,7 +68,7 @@ def test_very_many_differences_are_counted() -> None:
 def test_what_is_too_long_is_not_told() -> None:
     columns = [f"{'x' * 1000}{i}" for i in range(1100)]
     long = text(columns=columns)
-    assert json.loads(long) == {"protocol": "fastlloyd-plus", "results_version": HERE} and len(OWN) <= MOST_TOLD_BYTES
+    assert json.loads(long) == {"protocol": "fastlloyd-plus", "results_version": HERE} and len(OWN) <= MOST_VALUES_BYTES
     for one, other in ((long, OWN), (OWN, long), (long, long), (b"", OWN), (OWN, b"")):
         assert explain(one, other) == f"its values are too many to be told; {COMPARE}"
 
@@ -98,7 +98,7 @@ def test_another_build_is_named_with_both_numbers_whatever_else_differs_and_howe
         (b'{"k":NaN}', "expected finite numbers"),
         (b'{"k":' + b"[" * 20 + b"]" * 20 + b"}", "at most 16 levels"),
         (b'{"k":"\\ud800"}', "surrogates not allowed"),
-        (b" " * (MOST_TOLD_BYTES + 1), "at most 1048576 bytes"),
+        (b" " * (MOST_VALUES_BYTES + 1), "at most 1048576 bytes"),
     ],
 )
 def test_nonsense_is_said_to_be_nonsense(theirs: bytes, sentence: str) -> None:
