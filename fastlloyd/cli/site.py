@@ -54,13 +54,13 @@ def _ask(settings: SiteSettings) -> bytes:
     """Ask the server which run it offers, as `join` would join it: key and roster are read each time."""
     from fastlloyd.net.tcp.address import parse_address
     from fastlloyd.net.tcp.proxy import find_proxy
-    from fastlloyd.net.tcp.way_in import Way
+    from fastlloyd.net.tcp.route import Route
     from fastlloyd.run.config import RunConfig
     from fastlloyd.run.own_rank import connection_keys, find_own_rank
 
     address = parse_address(settings.server, "server")
     place = find_own_rank(RunConfig(roster=settings.own["roster"], key=settings.own["key"]), None)
-    return Way(address, place.me.rank, connection_keys(place), find_proxy(address, os.environ)).ask()
+    return Route(address, place.me.rank, connection_keys(place), find_proxy(address, os.environ)).ask()
 
 
 def _say(line: str) -> None:

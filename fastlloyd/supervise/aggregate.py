@@ -103,15 +103,15 @@ def _join_parent(
     from fastlloyd.crypto.link.tls import pinned_context
     from fastlloyd.net.tcp import admission
     from fastlloyd.net.tcp.proxy import find_proxy
+    from fastlloyd.net.tcp.route import Route
     from fastlloyd.net.tcp.spoke import reach
-    from fastlloyd.net.tcp.way_in import Way
 
     own = identity.certificate_der
     keys = admission.Keys(pinned_context(identity, (own,), server_side=False), {own: SERVER})
     proxy = find_proxy(parent, os.environ)
     stream, welcome = reach(parent, SERVER.rank, keys=keys, deadline_s=deadline_s, note=announcer.note, proxy=proxy)
     _check_parties(place, welcome.parties)
-    return stream, Way(parent, SERVER.rank, keys, proxy).ask()
+    return stream, Route(parent, SERVER.rank, keys, proxy).ask()
 
 
 def _check_parties(place: OwnRank, parties: int) -> None:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from fastlloyd.errors import ConfigError, PeerError, did_you_mean
 from fastlloyd.net.tcp.address import parse_address
-from fastlloyd.net.tcp.way_in import MOST_OFFER_BYTES
+from fastlloyd.net.tcp.route import MOST_OFFER_BYTES
 from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.run_file import has_table, load_config, names_bounds_file, to_toml, with_values

@@ -80,7 +80,7 @@ class Site:
     say : callable
         Takes each line for people.
     ask : callable, optional
-        Returns what the server offers, empty for nothing; raises as `net.tcp.way_in.Way.ask`.
+        Returns what the server offers, empty for nothing; raises as `net.tcp.route.Route.ask`.
 
     Raises
     ------

@@ -13,7 +13,7 @@ import pytest
 
 from fastlloyd.__main__ import main
 from fastlloyd.net.tcp.address import Address
-from fastlloyd.net.tcp.way_in import Way
+from fastlloyd.net.tcp.route import Route
 from fastlloyd.report.schema import validate
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.own_rank import connection_keys, find_own_rank
@@ -75,8 +75,8 @@ def test_one_server_two_aggregators_five_clients(parties, tmp_path):
     with Tree(parties, tmp_path) as sites:
         sites.open("--offer", "march")
         key = RunConfig(roster=str(parties / "roster.toml"), key=str(parties / "party_1.key"))
-        way = Way(Address("127.0.0.1", sites.ports[101]), 1, connection_keys(find_own_rank(key, None)))
-        assert json.loads(way.ask())["name"] == "march"
+        route = Route(Address("127.0.0.1", sites.ports[101]), 1, connection_keys(find_own_rank(key, None)))
+        assert json.loads(route.ask())["name"] == "march"
         sites.join_all()
         assert sites.codes(*EVERYBODY) == [0] * len(EVERYBODY), sites.said()
     server = json.loads((sites.result(0) / "server.json").read_text())

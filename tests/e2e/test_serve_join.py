@@ -314,7 +314,7 @@ def test_a_proxy_that_wants_another_password_is_one_sentence(parties, tmp_path):
         sites.environment["https_proxy"] = f"http://clinic:wr0ng@127.0.0.1:{proxy.port}"
         sites.join(1)
         assert sites.codes(1) == [2]
-        sentence = f"fastlloyd: the proxy 127.0.0.1:{proxy.port} lets nobody through (407): it refuses the user"
+        sentence = f"fastlloyd: the proxy 127.0.0.1:{proxy.port} refuses this connection (407): it refuses the user"
         assert sites.err(1).startswith(sentence)
         assert sites.err(1).count("\n") == 1 and "wr0ng" not in sites.said()
 

@@ -15,7 +15,7 @@ from fastlloyd.net.tcp.address import Address
 from fastlloyd.net.tcp.admission import Admission, Introduction, Welcome
 from fastlloyd.net.tcp.delivery import ASKS
 from fastlloyd.net.tcp.proxy import Proxy
-from fastlloyd.net.tcp.way_in import MOST_OFFER_BYTES, Way
+from fastlloyd.net.tcp.route import MOST_OFFER_BYTES, Route
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.net.connect_proxy import ConnectProxy
 from tests.net.support import identity
@@ -29,14 +29,14 @@ OFFER = os.urandom(MOST_OFFER_BYTES)
 @pytest.mark.parametrize("keys", [False, True], ids=["plain", "tls"])
 def test_whoever_asks_is_told_and_may_join_later(keys: bool) -> None:
     with Site(2, keys=keys, options={"offer": OFFER, "reconnect_s": LIMIT_S}) as site, site.turning() as found:
-        ways = [Way(site.address, rank, client_keys(rank) if keys else None) for rank in (1, 2)]
-        for way in ways * 3:
-            assert way.ask() == OFFER
+        routes = [Route(site.address, rank, client_keys(rank) if keys else None) for rank in (1, 2)]
+        for route in routes * 3:
+            assert route.ask() == OFFER
         assert site.server.joined == 0 and site.said == []
         one = site.join(1)
-        assert [way.ask() for way in ways] == [OFFER] * 2  # also of who is in already: a service started anew
+        assert [route.ask() for route in routes] == [OFFER] * 2  # also of who is in already: a service started anew
         site.join(2)
-        assert ways[0].ask() == OFFER
+        assert routes[0].ask() == OFFER
         one.send(SERVER, b"in")
         until(lambda: found == [(ONE, b"in")])
         assert site.warned == []
@@ -44,25 +44,25 @@ def test_whoever_asks_is_told_and_may_join_later(keys: bool) -> None:
 
 def test_through_a_proxy() -> None:
     with Site(1, keys=True, options={"offer": OFFER}) as site, ConnectProxy() as proxy, site.turning():
-        assert Way(site.address, 1, client_keys(1), Proxy(Address("127.0.0.1", proxy.port))).ask() == OFFER
+        assert Route(site.address, 1, client_keys(1), Proxy(Address("127.0.0.1", proxy.port))).ask() == OFFER
 
 
 def test_a_server_without_an_offer_tells_nothing() -> None:
     with Site(1, keys=True) as site, site.turning():
-        assert Way(site.address, 1, client_keys(1)).ask() == b""
+        assert Route(site.address, 1, client_keys(1)).ask() == b""
         assert site.warned == []
 
 
 def test_strangers_are_told_nothing() -> None:
     with Site(1, keys=True, options={"offer": OFFER}) as site, site.turning():
         with pytest.raises((SecurityError, PeerTimeout)):
-            Way(site.address, 1, client_keys(1, who=identity(7))).ask()
+            Route(site.address, 1, client_keys(1, who=identity(7))).ask()
         with site.raw() as stranger:
             stranger.sendall(Introduction(1, ASKS).encode())
             assert OFFER[:100] not in end_of(stranger)
     refused = pytest.raises(ConfigError, match="expected a client from 1 to 1")
     with Site(1, options={"offer": OFFER}) as site, site.turning(), refused:
-        Way(site.address, 9, None).ask()
+        Route(site.address, 9, None).ask()
 
 
 def test_whoever_asks_and_does_not_read_is_dropped() -> None:
@@ -76,7 +76,7 @@ def test_whoever_asks_and_does_not_read_is_dropped() -> None:
 
 
 @contextlib.contextmanager
-def answering(words: bytes) -> Iterator[Way]:
+def answering(words: bytes) -> Iterator[Route]:
     """Listen as something that says these words to whoever asks."""
     with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor(1) as pool:
 
@@ -89,32 +89,32 @@ def answering(words: bytes) -> Iterator[Way]:
                 end_of(connection)
 
         pool.submit(serve)
-        yield Way(Address(*other.getsockname()), 1, None)
+        yield Route(Address(*other.getsockname()), 1, None)
 
 
 @pytest.mark.parametrize(
     ("answer", "length", "sentence"),
     [
-        (Admission.OFFER, MOST_OFFER_BYTES + 1, "does not answer what it was asked"),
-        (Admission.OFFER, 2**64 - 1, "does not answer what it was asked"),
+        (Admission.OFFER, MOST_OFFER_BYTES + 1, "gave an unexpected answer"),
+        (Admission.OFFER, 2**64 - 1, "gave an unexpected answer"),
         (Admission.OFFER, 4, "hung up before it had answered"),
-        (Admission.WELCOME, 0, "does not answer what it was asked"),
+        (Admission.WELCOME, 0, "gave an unexpected answer"),
         (Admission.OTHER_VERSION, 0, "does not speak version"),
     ],
 )
 def test_a_server_that_lies_is_refused(answer: Admission, length: int, sentence: str) -> None:
-    with answering(Welcome(answer, 1, 2, ASKS, length).encode() + b"abc") as way, pytest.raises(PeerError) as caught:
-        way.ask()
+    with answering(Welcome(answer, 1, 2, ASKS, length).encode() + b"abc") as route, pytest.raises(PeerError) as caught:
+        route.ask()
     assert sentence in str(caught.value)
 
 
 def test_an_older_server_offers_nothing() -> None:
-    with answering(Welcome(Admission.NO_SUCH_SESSION, 1, 2).encode()) as way:
-        assert way.ask() == b""
+    with answering(Welcome(Admission.NO_SUCH_SESSION, 1, 2).encode()) as route:
+        assert route.ask() == b""
 
 
 def test_nobody_is_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = Address(*taken.getsockname())
-    with pytest.raises(PeerTimeout, match=r"nobody answers at 127.0.0.1:\d+ \(connection refused\)"):
-        Way(address, 1, None).ask()
+    with pytest.raises(PeerTimeout, match=r"no answer from 127.0.0.1:\d+ \(connection refused\)"):
+        Route(address, 1, None).ask()

@@ -124,23 +124,23 @@ def test_a_slow_reader_holds_its_sender_up_and_is_not_gone(monkeypatch: pytest.M
 
 def test_who_takes_nothing_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "WAITING_BYTES", 1000)
-    with joined(2, lambda *_: False) as (server, _), pytest.raises(PeerGone, match="leaves its frames untaken"):
+    with joined(2, lambda *_: False) as (server, _), pytest.raises(PeerGone, match="does not take its frames"):
         for _ in itertools.repeat(None, 1000):
             server.send(ONE, bytes(100))
 
 
-def test_being_told_to_stop_is_an_interruption_once() -> None:
+def test_a_stop_of_the_framework_is_an_interruption_once() -> None:
     told = threading.Event()
     with joined(2, stopped=told.is_set) as (server, client):
         assert server.receive(0.0) is None
         told.set()
-        with pytest.raises(Interrupted, match="told to stop"):
+        with pytest.raises(Interrupted, match="stopped by the framework"):
             server.receive(LIMIT_S)
         client.send(SERVER, b"so end it")
         assert server.receive(LIMIT_S) == (ONE, b"so end it")
 
 
-def test_a_client_that_is_told_to_stop_lets_the_server_speak_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_is_stopped_lets_the_server_speak_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "STOP_S", 1.0)
     told = threading.Event()
     with joined(2, stopped=told.is_set) as (server, client):
@@ -148,7 +148,7 @@ def test_a_client_that_is_told_to_stop_lets_the_server_speak_first(monkeypatch: 
         assert client.receive(0.0) is None
         server.send(ONE, b"it was client 2")
         assert client.receive(LIMIT_S) == (SERVER, b"it was client 2")
-        with pytest.raises(Interrupted, match="told to stop"):
+        with pytest.raises(Interrupted, match="stopped by the framework"):
             client.receive(LIMIT_S)
 
 

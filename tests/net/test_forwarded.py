@@ -181,7 +181,7 @@ def test_a_header_from_an_address_that_is_not_named_is_a_strangers(first: bytes)
 @pytest.mark.parametrize("first", [V1, v2("203.0.113.7", 1)], ids=["v1", "v2"])
 def test_a_header_is_not_believed_where_nobody_asked_for_it(first: bytes) -> None:
     with Site(1) as site, site.turning(), knocking(site, "127.0.0.2", first + Introduction(1).encode()) as liar:
-        assert end_of(liar) == b"" and "no fastlloyd client" in site.warned[0] and site.server.joined == 0
+        assert end_of(liar) == b"" and "not a fastlloyd client" in site.warned[0] and site.server.joined == 0
 
 
 def test_a_named_address_that_sends_no_header_is_dropped() -> None:

@@ -154,7 +154,7 @@ def test_a_proxy_with_a_password_gets_it_and_nobody_else(capsys: pytest.CaptureF
         for password in (None, "clinic:wrong"):
             with pytest.raises(ConfigError, match="407") as caught:
                 site.join(1, proxy=at(proxy, password))
-            assert ("wants a user" if password is None else "refuses the user or the password") in str(caught.value)
+            assert ("needs a user" if password is None else "refuses the user or the password") in str(caught.value)
         shown = [repr(client), repr(at(proxy, PASSWORD)), str(at(proxy, PASSWORD)), *site.said, *site.warned]
         assert not any(PASSWORD in text or "wrong" in text for text in [*shown, str(caught.value)])
     assert PASSWORD not in "".join(capsys.readouterr())
@@ -168,7 +168,7 @@ def test_a_password_is_not_sent_where_there_is_none() -> None:
 
 @pytest.mark.parametrize("status", [403, 405])
 def test_a_proxy_that_does_not_allow_the_port_is_not_asked_again(status: int) -> None:
-    with ConnectProxy(status=status) as proxy, pytest.raises(ConfigError, match="ask whoever runs it to allow"):
+    with ConnectProxy(status=status) as proxy, pytest.raises(ConfigError, match="ask its operator to allow"):
         join(SERVER_AT, 1, keys=None, deadline_s=LIMIT_S, note=str, proxy=at(proxy))
     assert len(proxy.asked) == 1
 
@@ -227,7 +227,7 @@ answer = contextlib.contextmanager(answering)
     ],
 )
 def test_what_is_no_proxy_is_refused_after_bounded_bytes(words: bytes) -> None:
-    with answer(words) as proxy, pytest.raises(ConfigError, match="is no HTTP proxy"):
+    with answer(words) as proxy, pytest.raises(ConfigError, match="is not an HTTP proxy"):
         tunnel(proxy, SERVER_AT, LIMIT_S)
 
 

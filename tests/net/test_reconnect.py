@@ -17,9 +17,9 @@ from fastlloyd.net.tcp.address import Address
 from fastlloyd.net.tcp.admission import Admission, Introduction, StrangerLog, Welcome
 from fastlloyd.net.tcp.delivery import NO_ID
 from fastlloyd.net.tcp.proxy import Proxy
+from fastlloyd.net.tcp.route import Route
 from fastlloyd.net.tcp.spoke import TcpClient
 from fastlloyd.net.tcp.stream import Stream
-from fastlloyd.net.tcp.way_in import Way
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.contracts import transport as contract
 from tests.net.connect_proxy import ConnectProxy
@@ -227,8 +227,8 @@ def test_nobody_comes_back_where_nobody_may() -> None:
 def answer_to(here: Site, hello: Introduction, *, rank: int | None) -> Admission:
     """Knock with these words and the keys of a rank; give the answer."""
     keys = None if rank is None else client_keys(rank)
-    way = Way(here.address, hello.rank, keys)
-    found, why, _ = way.attempt(time.monotonic() + LIMIT_S, hello.session, hello.taken)
+    route = Route(here.address, hello.rank, keys)
+    found, why, _ = route.attempt(time.monotonic() + LIMIT_S, hello.session, hello.taken)
     assert found is not None, why
     found[0].close()
     return found[1].answer
@@ -294,11 +294,11 @@ def test_a_server_that_welcomes_to_another_session_is_given_up(monkeypatch: pyte
     with site(1) as here:
         (client,) = at_ease(here)
 
-        def attempt(self: Way, end: float, session_id: bytes = NO_ID, taken: int = 0) -> tuple[object, str, bool]:
+        def attempt(self: Route, end: float, session_id: bytes = NO_ID, taken: int = 0) -> tuple[object, str, bool]:
             stream = Stream(here.raw(), None, server_side=False)
             return (stream, Welcome(Admission.WELCOME, 1, 2, bytes(15) + b"x")), "", True
 
-        monkeypatch.setattr(Way, "attempt", attempt)
+        monkeypatch.setattr(Route, "attempt", attempt)
         with here.turning():
             cut(client)
             with pytest.raises(PeerGone, match="does not take this client back"):
@@ -324,10 +324,10 @@ def test_a_server_that_asks_again_and_again_gets_the_same_bytes() -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        way = Way(Address(*liar.getsockname()), 1, None)
-        found, why, _ = way.attempt(time.monotonic() + LIMIT_S)
+        route = Route(Address(*liar.getsockname()), 1, None)
+        found, why, _ = route.attempt(time.monotonic() + LIMIT_S)
         assert found is not None, why
-        client = TcpClient(found, way, note=said.append, reconnect_s=LIMIT_S)
+        client = TcpClient(found, route, note=said.append, reconnect_s=LIMIT_S)
         for i in range(3):
             client.send(SERVER, b"%d" % i + os.urandom(1000))
         with receiving(client):
@@ -480,7 +480,7 @@ def test_an_older_server_is_known_by_its_short_answer() -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(PeerError, match="the server does not speak version 8"):
-            Way(Address(*older.getsockname()), 1, None).attempt(time.monotonic() + LIMIT_S)
+            Route(Address(*older.getsockname()), 1, None).attempt(time.monotonic() + LIMIT_S)
         thread.join()
 
 

@@ -357,8 +357,8 @@ def test_changed_record_is_refused():
 
 
 @pytest.mark.parametrize("keep", [1, 3, 10, -1])
-def test_cut_record_is_refused_at_once(keep):
-    assert "cut" in str(refused(lambda frame: frame[:keep], sends=1))
+def test_truncated_record_is_refused_at_once(keep):
+    assert "truncated" in str(refused(lambda frame: frame[:keep], sends=1))
 
 
 def test_lengthened_record_is_refused():

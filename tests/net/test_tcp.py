@@ -527,7 +527,7 @@ def test_something_else_that_listens_there_is_no_server() -> None:
                 end_of(connection)
 
         pool.submit(greet)
-        with pytest.raises(PeerError, match="no fastlloyd server"):
+        with pytest.raises(PeerError, match="not a fastlloyd server"):
             join(Address(*other.getsockname()), 1, keys=None, deadline_s=LIMIT_S, note=str)
 
 

@@ -32,6 +32,7 @@ from fastlloyd.net.tcp.admission import Admission, Introduction, Keys, Welcome
 from fastlloyd.net.tcp.aggregator import Aggregator, BranchTransport
 from fastlloyd.net.tcp.delivery import CONTROL_RANK
 from fastlloyd.net.tcp.hub import TcpServer
+from fastlloyd.net.tcp.route import Route
 from fastlloyd.net.tcp.spoke import join, reach
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.tree import (
@@ -43,7 +44,6 @@ from fastlloyd.net.tcp.tree import (
     encode_fault,
     encode_limit,
 )
-from fastlloyd.net.tcp.way_in import Way
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
 from tests.net.support import CONTEXT, LIMIT_S, at_once, identity
 
@@ -572,10 +572,10 @@ def test_nothing_more_of_a_client_that_an_aggregator_refuses_is_passed_up_but_ho
 def test_an_aggregator_learns_what_its_parent_offers_and_tells_its_clients() -> None:
     root = Root(offer=b"what run this is")
     with root.server:
-        way = Way(root.address, 0, keys_of(0, listening=False))
-        assert root.while_turning(way.ask) == root.offer and root.server._branches == []
+        route = Route(root.address, 0, keys_of(0, listening=False))
+        assert root.while_turning(route.ask) == root.offer and root.server._branches == []
         real = Real(root)
-        assert root.while_turning(Way(real.address, 1, keys_of(1, listening=False)).ask) == root.offer
+        assert root.while_turning(Route(real.address, 1, keys_of(1, listening=False)).ask) == root.offer
         assert root.server.joined == 0
         root.server.close(lost=True)
         real.thread.join(LIMIT_S)

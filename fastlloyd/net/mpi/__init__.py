@@ -1,1 +1,1 @@
-"""Frames over MPI, and how MPI was launched. One file imports mpi4py."""
+"""Frames over MPI, and how MPI was launched. Only `transport.py` imports mpi4py."""

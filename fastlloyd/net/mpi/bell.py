@@ -1,8 +1,8 @@
-"""Sleeping until the network has something for this process, beside a library that only offers polling.
+"""Sleeping until the network has data for this process, although MPI only offers polling.
 
-MPI's libraries wait for their sockets through epoll descriptors, and an epoll descriptor can itself be waited for. So
-a rank that waits sleeps instead of asking over and over, and wakes when bytes arrive rather than when a pause is over.
-It is help only: every sleep has an end of its own, and where nothing can be listened to it is a plain pause.
+MPI's libraries wait for their sockets through epoll descriptors, and a process can wait for an epoll descriptor. So a
+rank sleeps instead of polling all the time, and wakes when bytes arrive. This is only an optimisation: every sleep has
+its own limit, and without descriptors it is a plain pause.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 _SET_TIMER_SLACK = 29
 _TIMER_SLACK_NS = 1000
 _EPOLL = "anon_inode:[eventpoll]"
-# What select() can take.
+# The limit of select().
 _MOST_DESCRIPTORS = 1024
 _FIRST_PAUSE_S = 0.000_02
 _LONGEST_PAUSE_S = 0.000_5
@@ -24,16 +24,16 @@ _PAUSE_GROWTH = 1.25
 
 
 class Bell:
-    """Pauses for one thread: longer and longer ones, which end early when the bell rings.
+    """Pauses for one thread, of increasing length, that end early when a descriptor becomes readable (the bell rings).
 
     Parameters
     ----------
     descriptors : iterable of int
-        What becomes readable when something arrives; may be empty.
+        Become readable when something arrives; may be empty.
 
     Notes
     -----
-    A descriptor may be readable although nothing is there for us, or stay silent although something is (shared memory
+    A descriptor may be readable without a message for this rank, or stay silent although there is one (shared memory
     rings no bell). So after a ring without a message the next pause is a plain one. Sleep for the longest pause only if
     the bell rang for the last message; otherwise poll more often.
     """
@@ -46,7 +46,7 @@ class Bell:
         sharpen_timer()
 
     def pause(self, longest_s: float) -> None:
-        """Sleep until the bell rings, at most for a while, and never longer than `longest_s`."""
+        """Sleep until the bell rings, for the current pause and `longest_s` at most."""
         rang_in_vain = self._rang
         self._rang = False
         if self._descriptors and not rang_in_vain:
@@ -61,7 +61,7 @@ class Bell:
         self._pause_s = min(self._pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
 
     def arrived(self, *, after_pause: bool) -> None:
-        """Take note that something came, and whether it had to be waited for: pauses are short again."""
+        """Note that a message came, and whether after a pause: pauses are short again."""
         if after_pause:
             self._trusted = self._rang
         self._rang = False
@@ -69,7 +69,7 @@ class Bell:
 
 
 def epoll_descriptors() -> tuple[int, ...]:
-    """Find this process's epoll descriptors; none where the system does not tell."""
+    """Find this process's epoll descriptors; none without /proc."""
     found = []
     with contextlib.suppress(OSError):
         for entry in Path("/proc/self/fd").iterdir():
@@ -80,6 +80,6 @@ def epoll_descriptors() -> tuple[int, ...]:
 
 
 def sharpen_timer() -> None:
-    """Let this thread's sleeps end when they are over, not 50 us later, as Linux allows itself by default."""
+    """Make this thread's sleeps end on time, not up to 50 us later as is the default of Linux."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, ctypes.c_ulong(_TIMER_SLACK_NS), 0, 0, 0)

@@ -1,7 +1,6 @@
-"""What surrounds MPI: who launched this process, where mpirun is, and what each MPI needs.
+"""The environment of MPI: what launched this process, where mpirun is, and what each MPI needs.
 
-Imports no MPI library, so that `fastlloyd doctor` and `fastlloyd run` can explain what is wrong before
-anything hangs.
+Imports no MPI library, so that `fastlloyd doctor` and `fastlloyd run` can explain an error before anything hangs.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ _MPICH_FAMILY = ("mpich", "intel mpi", "mvapich", "mvapich2", "cray mpich")
 _OTHER_LAUNCHERS = ("PMI_", "PMIX_", "FLUX_TASK_", "PALS_", "ALPS_")
 _VERSION_TIMEOUT_S = 20.0
 _LOOPBACKS = ("lo", "lo0")
-# Docker's and libvirt's: the same addresses on every host, and no way from one to another.
+# Of Docker and libvirt: the same addresses on every host, and no route between them.
 _CONTAINERS = re.compile(r"docker\d|br-[0-9a-f]{12}|virbr\d|cni|podman\d|veth")
 _PORT = re.compile(r"tcp[46]://.*:(\d+)")
-# Under which a user may have said the same or the contrary.
+# Other names under which a user may have set the same or the opposite.
 _OTHER_NAMES = {
     "MPIR_CVAR_NOLOCAL": ("MPIR_PARAM_NOLOCAL", "MPICH_NOLOCAL", "MPIR_CVAR_NO_LOCAL", "MPICH_NO_LOCAL"),
     "MPIR_CVAR_CH4_NETMOD": ("MPIR_PARAM_CH4_NETMOD", "MPICH_CH4_NETMOD"),
@@ -44,14 +43,14 @@ _OTHER_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What the environment variables say about how this process was started.
+    """How this process was started, from environment variables.
 
     Attributes
     ----------
     vendor : {'mpich', 'openmpi', 'slurm/pmix', 'other'} or None
-        Whose launcher; None when nothing launched it.
+        The launcher; None without one.
     rank, size, local_size : int or None
-        This rank, all ranks, and the ranks on this host, where the launcher says so.
+        This rank, all ranks, and the ranks on this host, if the launcher provides them.
     """
 
     vendor: LaunchVendor | None
@@ -75,14 +74,14 @@ class Mpirun:
 
 
 def detect(environ: Mapping[str, str] | None = None) -> Launch:
-    """Read the launcher's variables, of this process by default."""
+    """Read the launcher's variables from the environment, by default of this process."""
     env = os.environ if environ is None else environ
 
     def number(name: str) -> int | None:
         text = env.get(name, "")
         return int(text) if text.isascii() and text.isdigit() else None
 
-    on_one_node = env.get("SLURM_STEP_NUM_NODES") == "1"  # of srun, which says no more
+    on_one_node = env.get("SLURM_STEP_NUM_NODES") == "1"  # of srun, which provides no more
     if "OMPI_COMM_WORLD_RANK" in env:
         names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
         return Launch("openmpi", *(number(name) for name in names))
@@ -100,7 +99,7 @@ def detect(environ: Mapping[str, str] | None = None) -> Launch:
 
 
 def check_library(launch: Launch, library: str) -> None:
-    """Refuse an MPI library under the other MPI's launcher, before MPI_Init aborts or hangs.
+    """Refuse an MPI library under the launcher of another MPI, before MPI_Init aborts or hangs.
 
     Parameters
     ----------
@@ -126,12 +125,12 @@ def check_library(launch: Launch, library: str) -> None:
 
 
 def check_world(launch: Launch, world_size: int) -> None:
-    """Refuse a world of one process, and say which command makes a larger one.
+    """Refuse a world of one process, and name the command for a larger one.
 
     Raises
     ------
     ConfigError
-        Nothing launched this process, or a launcher did that the MPI library does not understand.
+        There was no launcher, or one that the MPI library does not understand.
     """
     if world_size > 1:
         return
@@ -154,7 +153,7 @@ def check_world(launch: Launch, world_size: int) -> None:
 
 
 def find_mpirun(python: str | None = None) -> Mpirun:
-    """Find the mpirun of an environment: beside the interpreter first, then on the PATH.
+    """Find the mpirun of an environment: first beside the interpreter, then on the PATH.
 
     Parameters
     ----------
@@ -164,7 +163,7 @@ def find_mpirun(python: str | None = None) -> Mpirun:
     Raises
     ------
     ConfigError
-        There is none, or none that answers.
+        There is none that works.
     """
     interpreter = sys.executable if python is None else python
     tried: list[str] = []
@@ -190,19 +189,19 @@ def mpirun_command(
     hosts: Sequence[str] | None = None,
     ulfm: bool = False,
 ) -> tuple[list[str], dict[str, str]]:
-    """Build the command that starts `n` ranks of `argv`, and what to merge over its environment.
+    """Return the command that starts `n` ranks of `argv`, and the variables to add to its environment.
 
     Parameters
     ----------
     transport : {'shm', 'tcp'}
-        'tcp' takes real TCP even between ranks of one host, but for what the caller's own variables say; 'shm' leaves
-        the choice to MPI.
+        'tcp' uses real TCP even between ranks of one host, unless the caller's own variables differ; 'shm' leaves the
+        choice to MPI.
     interface : str, optional
-        The network interface that TCP stays on; by default this host's loopback.
+        The network interface for TCP; by default this host's loopback.
     hosts : sequence of str, optional
         Hosts in rank order, 'name' or 'name:ranks'; this host alone by default.
     ulfm : bool
-        Open MPI only: survivors of a dead rank go on and see its failure.
+        Open MPI only: the survivors of a dead rank continue and see its failure.
 
     Raises
     ------
@@ -231,11 +230,11 @@ def local_transport_env(
     interface: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return what a rank sets in its own environment before MPI_Init to get this transport.
+    """Return the variables that a rank sets before MPI_Init to get this transport.
 
-    It makes a bare `mpirun -n 3 python -m fastlloyd.client` run over TCP, without any option of mpirun. What the user
-    has set stays as it is. Without `interface` the traffic is pinned to the loopback when all ranks are on this host;
-    else MPI finds the interface, and Open MPI does not try bridges of containers, which lead to no other host.
+    With them `mpirun -n 3 python -m fastlloyd.client` runs over TCP without any option of mpirun. The user's own
+    variables are kept. Without `interface` the traffic is pinned to the loopback if all ranks are on this host;
+    otherwise MPI finds the interface, and Open MPI skips bridges of containers, which lead to no other host.
     """
     if transport == "shm":
         return {}
@@ -243,13 +242,13 @@ def local_transport_env(
     where = detect(env) if launch is None else launch
     if interface is None and where.on_one_host:
         interface = loopback()
-        if interface is None:  # a container with none, say: MPI itself knows shared memory at least
+        if interface is None:  # as in some containers: MPI still has shared memory
             return {}
     return _unset({**_mpich_tcp(interface), **{f"OMPI_MCA_{k}": v for k, v in _openmpi_tcp(interface).items()}}, env)
 
 
 def loopback() -> str | None:
-    """Name the interface that joins processes of this host; None where there is none or it is down."""
+    """Return the name of the loopback interface; None if there is none or it is down."""
     with socket.socket(type=socket.SOCK_DGRAM) as tried:
         try:
             tried.connect(("127.0.0.1", 9))  # sends nothing, but needs a route
@@ -259,17 +258,17 @@ def loopback() -> str | None:
 
 
 def launcher_ports(environ: Mapping[str, str] | None = None) -> frozenset[int]:
-    """Return the TCP ports on which the launcher's own process talks to its ranks; Open MPI's does."""
+    """Return the TCP ports between the launcher's own process and its ranks (Open MPI only)."""
     env = os.environ if environ is None else environ
     found = (_PORT.search(value) for name, value in env.items() if name.startswith("PMIX_SERVER_URI"))
     return frozenset(int(each[1]) for each in found if each is not None)
 
 
-def _unset(wanted: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    """Leave out what the user has set, under any of its names."""
+def _unset(variables: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Leave out variables that the user has set, under any of their names."""
     return {
         name: value
-        for name, value in wanted.items()
+        for name, value in variables.items()
         if not any(other in env for other in (name, *_OTHER_NAMES.get(name, ())))
     }
 
@@ -286,7 +285,7 @@ def _openmpi_tcp(interface: str | None) -> dict[str, str]:
     """Return Open MPI's parameters for TCP."""
     parameters = {"pml": "ob1", "btl": "tcp,self"}
     if interface is not None:
-        # Without it Open MPI tries every interface and hangs on one that leads nowhere (a Docker bridge).
+        # By default Open MPI tries every interface and hangs on one that leads nowhere (a Docker bridge).
         parameters["btl_tcp_if_include"] = interface
     elif bridges := [name for _, name in socket.if_nameindex() if _CONTAINERS.match(name)]:
         parameters["btl_tcp_if_exclude"] = ",".join(["127.0.0.1/8", "sppp", *bridges])
@@ -303,7 +302,7 @@ def _openmpi_command(
     hosts: Sequence[str] | None,
     ulfm: bool,
 ) -> tuple[list[str], dict[str, str]]:
-    """Build Open MPI's command: more ranks than cores allowed, no rank bound to one core."""
+    """Return Open MPI's command: more ranks than cores are allowed, and no rank is bound to a core."""
     env = {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
     if os.geteuid() == 0:
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -316,8 +315,8 @@ def _openmpi_command(
         if interface not in (None, "lo"):
             command += ["--prtemca", "prte_if_include", interface]
     if transport == "tcp":
-        wanted = {f"OMPI_MCA_{name}": value for name, value in _openmpi_tcp(interface).items()}
-        for name, value in _unset(wanted, os.environ).items():
+        variables = {f"OMPI_MCA_{name}": value for name, value in _openmpi_tcp(interface).items()}
+        for name, value in _unset(variables, os.environ).items():
             command += ["--mca", name.removeprefix("OMPI_MCA_"), value]
     return [*command, *argv], env
 
@@ -329,13 +328,13 @@ def _launcher_name(launch: Launch) -> str:
 
 
 def _sibling_mpirun() -> str:
-    """Name the mpirun beside this interpreter where there is one."""
+    """Return the path of the mpirun beside this interpreter, if there is one."""
     path = Path(sys.executable).with_name("mpirun")
     return str(path) if path.exists() else "mpirun"
 
 
 def _candidates(interpreter: str) -> Iterator[Path]:
-    """Yield the mpiruns to try, best first, each once."""
+    """Yield each candidate for mpirun once, best first."""
     seen: set[Path] = set()
     beside = Path(interpreter).parent
     on_path = [Path(found) for name in ("mpirun", "mpiexec") if (found := shutil.which(name))]
@@ -346,7 +345,7 @@ def _candidates(interpreter: str) -> Iterator[Path]:
 
 
 def _ask_version(path: Path) -> Mpirun | None:
-    """Run `mpirun --version`; None when it is neither MPI or does not answer."""
+    """Run `mpirun --version`; return None if it is neither MPI or does not answer."""
     try:
         answer = subprocess.run(
             [str(path), "--version"],

@@ -1,9 +1,9 @@
-"""Frames over MPI: non-blocking point to point on a communicator of our own, raw bytes; all leave together.
+"""Frames over MPI: raw bytes, non-blocking and point to point, on a separate communicator; all ranks exit together.
 
 The only module that imports mpi4py, and only when a transport is made. A peer's bytes are never
-unpickled. Every wait has a deadline: frames are matched with Improbe and received without blocking, so that
-not even a peer that stops in the middle of a large frame can hold us, and a watchdog thread covers the
-calls of MPI that have no deadline (MPI_Init, MPI_Comm_dup, MPI_Finalize).
+unpickled. Every wait has a deadline: frames are matched with Improbe and received without blocking, so that even a peer
+that stops in the middle of a large frame cannot block this rank. A watchdog thread covers the calls of MPI without a
+deadline (MPI_Init, MPI_Comm_dup, MPI_Finalize).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from fastlloyd.errors import EXIT_PEER, ConfigError, InternalError, PeerError, PeerGone, PeerTimeout
@@ -46,18 +46,18 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 _TAG = 0
-# How long to ask over and over before sleeping: where each rank has a core, and where they share.
+# How long to poll before sleeping: with a core for each rank, and with shared cores.
 _EAGER_S = 0.000_2
 _EAGER_SHARED_S = 0.000_05
-# A frame that comes in during one poll is found by the next.
+# The next poll finds a frame that arrives during one.
 _POLLS = 2
-# Above it the rest of a rank's frames is not matched until some of these are there.
+# With more than this in progress, no further frames of a rank are matched.
 _ARRIVING_BYTES = 1 << 22
 _FLUSH_PAUSE_S = 0.000_5
-# What MPI puts before a frame, measured: 38 bytes by Open MPI, 60 by MPICH.
+# Bytes that MPI adds to a frame, measured: 38 by Open MPI, 60 by MPICH.
 _FRAME_HEADER_BYTES = 50
 _MOST_LEFT = 0.75
-# Of one end of a connection, when it ends.
+# Segments of one end of a connection when it closes.
 _LAST_SEGMENTS = 2
 
 
@@ -70,9 +70,9 @@ class MpiTransport(Transport):
     ----------
     transport : {'shm', 'tcp'}
         'tcp' asks MPI for real TCP even on one host (see `launcher.local_transport_env`), 'shm' leaves the choice to
-        MPI; `carrier` says what came of it.
+        MPI; `carrier` reports the outcome.
     init_deadline_s : float
-        For MPI_Init and MPI_Comm_dup together; above it the process ends with exit code 3.
+        For MPI_Init and MPI_Comm_dup together; after it the process ends with exit code 3.
     close_deadline_s : float
         For the last frames in `close`, and again for MPI_Finalize.
 
@@ -175,7 +175,7 @@ class MpiTransport(Transport):
                 return None
             polls += 1
             if waited_s < self._eager_s:
-                # Gives the core to a rank that shares it.
+                # Yields the core to a rank that shares it.
                 os.sched_yield()
             elif polls >= _POLLS:
                 self._bell.pause(timeout_s - waited_s)
@@ -187,7 +187,7 @@ class MpiTransport(Transport):
         Raises
         ------
         PeerTimeout
-            A peer did not take its last frames in time; MPI is then not finalised, for that would hang.
+            A peer did not take its last frames in time; MPI is then not finalised, because that would hang.
         """
         if self._closed:
             return
@@ -196,7 +196,7 @@ class MpiTransport(Transport):
             return
         self._flush()
         with _Watchdog(f"{self.me}: MPI did not finalise within", self._close_deadline_s):
-            # Over TCP, MPICH's MPI_Finalize waits for nobody, and whoever sends to a rank that has left hangs.
+            # Over TCP, MPICH's MPI_Finalize does not wait, and a rank that sends to one that has left hangs.
             together = self._comm.Ibarrier()
             while not together.Test():
                 time.sleep(_FLUSH_PAUSE_S)
@@ -204,18 +204,18 @@ class MpiTransport(Transport):
 
     @property
     def carrier(self) -> str:
-        """Say what brings the frames: 'tcp' where TCP connections of MPI have carried them, whatever was asked for.
+        """What carries the frames: 'tcp' if TCP connections of MPI have carried them, whatever was requested.
 
-        Else 'shm' where all ranks are on this host, and 'mpi' (a fabric, perhaps) where they are not.
+        Otherwise 'shm' if all ranks are on this host, and 'mpi' (perhaps a fabric) if not.
         """
         between, _ = self._connections()
-        # The last frames may not have left yet.
+        # The last frames may still be queued.
         if self._moved_bytes and between.sent + between.received >= _MOST_LEFT * self._moved_bytes:
             return "tcp"
         return "shm" if self._one_host else "mpi"
 
     def wire(self, ahead: Sequence[int] = ()) -> WireBytes | None:
-        """Count what this rank has sent, and both directions of what it had to say to MPI's launcher.
+        """Count the bytes that this rank has sent, and both directions of its traffic with MPI's launcher.
 
         Returns
         -------
@@ -229,8 +229,8 @@ class MpiTransport(Transport):
         if not between.local:
             moved = interface_bytes()[0] - self._moved_before
             headers = seen_headers(headers, between.spared_sent, between.sent, moved)
-        # Each frame that comes or goes takes one segment of this rank: its own, or the acknowledgement. The barrier in
-        # `close` takes a message of each rank for each doubling of their number.
+        # Each frame takes one segment of this rank: its own, or an acknowledgement. The barrier in `close` takes one
+        # message of each rank for each doubling of their number.
         doublings = len(self.peers).bit_length()
         segments = 2 * len(ahead) + doublings + _LAST_SEGMENTS * len(self.peers)
         return WireBytes(
@@ -252,14 +252,14 @@ class MpiTransport(Transport):
         return between, launcher
 
     def abort(self, code: int) -> NoReturn:
-        """Ask the launcher to kill every rank, stopped ones too: the last resort, after all else."""
+        """Ask the launcher to kill every rank, including stopped ones: the last resort."""
         try:
             self._mpi.COMM_WORLD.Abort(code)
         finally:
             os._exit(code)
 
     def _poll(self) -> tuple[PartyId, bytes] | None:
-        """Match all that has arrived and give the first whole frame, in order per peer."""
+        """Match all arrived frames; return the first complete one, in order per peer."""
         for rank, queue in self._arriving.items():
             if queue and (frame := self._finish(rank)) is not None:
                 return PartyId(rank), frame
@@ -277,7 +277,7 @@ class MpiTransport(Transport):
                 return PartyId(rank), frame
 
     def _match(self) -> MPI.Message | None:
-        """Match the next frame that has been announced, but none of a rank that has much under way already."""
+        """Match the next announced frame, except of ranks that have much in progress already."""
         sources = [self._mpi.ANY_SOURCE] if not self._full else [r for r in self._arriving if r not in self._full]
         message: MPI.Message | None = None
         for source in sources:
@@ -287,7 +287,7 @@ class MpiTransport(Transport):
         return message
 
     def _accept(self, message: MPI.Message, rank: int, size: int) -> None:
-        """Start receiving a matched frame into a buffer of exactly its size."""
+        """Start receiving a matched frame into a buffer of its size."""
         if size > self.most_frame:
             raise self.too_long(PartyId(rank), size)
         buffer = bytearray(size)
@@ -300,7 +300,7 @@ class MpiTransport(Transport):
         self._count(rank, size)
 
     def _count(self, rank: int, size: int) -> None:
-        """Add to the bytes of a rank that are under way, or take off."""
+        """Add to or subtract from the bytes of a rank that are in progress."""
         self._arriving_bytes[rank] += size
         if self._arriving_bytes[rank] > _ARRIVING_BYTES:
             self._full.add(rank)
@@ -308,7 +308,7 @@ class MpiTransport(Transport):
             self._full.discard(rank)
 
     def _finish(self, rank: int) -> bytes | None:
-        """Return a peer's oldest frame if all of it is there."""
+        """Return a peer's oldest frame if it is complete."""
         request, buffer = self._arriving[rank][0]
         try:
             if not request.Test():
@@ -322,7 +322,7 @@ class MpiTransport(Transport):
         return bytes(buffer)
 
     def _reap(self) -> None:
-        """Let go of the frames that have left."""
+        """Release the frames that have been sent."""
         for rank, queue in self._sending.items():
             try:
                 while queue and queue[0][0].Test():
@@ -331,7 +331,7 @@ class MpiTransport(Transport):
                 self._note_failure(error, rank)
 
     def _flush(self) -> None:
-        """Wait for the frames on their way, both directions, within the deadline."""
+        """Wait for the frames in progress, in both directions, within the deadline."""
         deadline = time.monotonic() + self._close_deadline_s
         while True:
             self._reap()
@@ -350,7 +350,7 @@ class MpiTransport(Transport):
             time.sleep(_FLUSH_PAUSE_S)
 
     def _note_failure(self, error: Exception, suspect: int | None = None) -> None:
-        """Find out whose process ended; `receive` reports each once."""
+        """Find the ranks whose process ended; `receive` reports each once."""
         failed = self._failed_ranks()
         if suspect is not None:
             failed.add(suspect)
@@ -384,7 +384,7 @@ class MpiTransport(Transport):
 
 
 class _Watchdog:
-    """Ends the process with one sentence when a call of MPI takes too long; nothing else can."""
+    """Ends the process with one sentence if a call of MPI takes too long; nothing else can interrupt it."""
 
     def __init__(self, what: str, deadline_s: float) -> None:
         self._sentence = (
@@ -399,9 +399,7 @@ class _Watchdog:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
 
@@ -412,12 +410,12 @@ class _Watchdog:
 
 
 def _has_cores(ranks: int | None) -> bool:
-    """Whether each of so many ranks on this host has a core of its own."""
+    """Whether each of the `ranks` on this host has its own core."""
     return ranks is not None and cores() >= ranks
 
 
 def _load() -> ModuleType:
-    """Import mpi4py without letting it start or end MPI by itself."""
+    """Import mpi4py without letting it start or end MPI."""
     try:
         import mpi4py
 
@@ -434,7 +432,7 @@ def _load() -> ModuleType:
 def _call_unlocked(mpi: ModuleType, name: str, level: int | None = None) -> None:
     """Call MPI_Init_thread or MPI_Finalize with the interpreter's lock released.
 
-    mpi4py holds that lock in these two, which would stop the watchdog; ctypes lets go of it.
+    mpi4py holds that lock in these two, which would block the watchdog; ctypes releases it.
     """
     library = ctypes.CDLL(mpi.__file__)
     if level is None:

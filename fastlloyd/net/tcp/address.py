@@ -1,4 +1,4 @@
-"""HOST:PORT as people write it, and the sockets that it stands for.
+"""HOST:PORT, and the sockets that it names.
 
 Source: docs/sites.md, "Addresses".
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from fastlloyd.errors import ConfigError
 
-# Firewalls forget a silent connection after minutes; a dead host is noticed after 30 + 6 * 10 seconds.
+# Firewalls drop a silent connection after minutes; a dead host is noticed after 30 + 6 * 10 seconds.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 _BACKLOG = 1024
 _SITE_BITS = 64
@@ -24,12 +24,12 @@ _UNKNOWN = (socket.EAI_NONAME, socket.EAI_FAMILY, getattr(socket, "EAI_NODATA", 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the server listens.
+    """An address of a listener.
 
     Attributes
     ----------
     host : str
-        Name or number; empty for every address of this machine.
+        Name or IP address; empty for every address of this machine.
     port : int
     """
 
@@ -41,15 +41,15 @@ class Address:
 
 
 def parse_address(text: str, flag: str, *, listening: bool = False) -> Address:
-    """Read HOST:PORT; an IPv6 number stands in brackets.
+    """Read HOST:PORT, with brackets around an IPv6 address.
 
     Parameters
     ----------
     text : str
     flag : str
-        Which flag to name in an error.
+        The flag to name in an error.
     listening : bool
-        Allow what only makes sense for a listener: no host or '*' (every address) and port 0 (any free one).
+        Allow the values of a listener: no host or '*' (every address) and port 0 (any free one).
 
     Raises
     ------
@@ -66,7 +66,7 @@ def parse_address(text: str, flag: str, *, listening: bool = False) -> Address:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host or "[" in host or "]" in host:
-        raise ConfigError(f"{flag}: expected an IPv6 number in brackets, as in {example}, got {text!r}")
+        raise ConfigError(f"{flag}: expected an IPv6 address in brackets, as in {example}, got {text!r}")
     lowest = 0 if listening else 1
     if not colon or not (port.isascii() and port.isdigit() and lowest <= int(port) <= 65_535):
         raise ConfigError(f"{flag}: expected HOST:PORT with a port from 1 to 65535, as in {example}, got {text!r}")
@@ -78,7 +78,7 @@ def parse_address(text: str, flag: str, *, listening: bool = False) -> Address:
 
 
 def listen(address: Address, flag: str = "--listen") -> list[socket.socket]:
-    """Listen on one port: at every address of the machine, or at those that the host name has; errors name the flag.
+    """Listen on one port, at every address of the machine or those of the host name; errors name the flag.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def listen(address: Address, flag: str = "--listen") -> list[socket.socket]:
         try:
             made = _bind(family, host, port, dual=not address.host)
         except OSError as error:
-            # A host without IPv6 has names with IPv6 addresses all the same.
+            # A host without IPv6 may still have names with IPv6 addresses.
             if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 _close(listeners)
                 raise ConfigError(f"{flag} {address}: {_bind_problem(error)}") from error
@@ -117,7 +117,7 @@ def connect(address: Address, timeout_s: float, flag: str = "--server") -> socke
     ConfigError
         There is no such host.
     OSError
-        Nobody answers there, or not now.
+        Nothing answers there now.
     """
     try:
         connection = socket.create_connection((address.host, address.port), timeout_s)
@@ -126,16 +126,16 @@ def connect(address: Address, timeout_s: float, flag: str = "--server") -> socke
             raise _unknown(address, flag, error) from error
         raise
     except UnicodeError as error:
-        raise ConfigError(f"{flag} {address}: this is no host name; check how it is written") from error
+        raise ConfigError(f"{flag} {address}: this is not a host name; check how it is written") from error
     if connection.getsockname() == connection.getpeername():
-        # The kernel may join a port of this host to itself while nobody listens there.
+        # The kernel may connect a port of this host to itself if nothing listens there.
         connection.close()
         raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
     return connection
 
 
 def tune(connection: socket.socket) -> None:
-    """Send small frames at once, notice a dead host, and never block."""
+    """Make a socket send small frames at once, notice a dead host, and never block."""
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -145,7 +145,7 @@ def tune(connection: socket.socket) -> None:
 
 
 def peer_name(connection: socket.socket) -> str:
-    """Return the other end's number and port, for messages."""
+    """Return the other end's IP address and port, for messages."""
     try:
         host, port = connection.getpeername()[:2]
     except OSError:
@@ -154,8 +154,8 @@ def peer_name(connection: socket.socket) -> str:
 
 
 def source_of(host: str) -> str:
-    """Return what connections from one place share: the IPv4 address, or the network part of an IPv6 address."""
-    # Whoever has one address of an IPv6 network has all 2^64 of it.
+    """Return the part that connections from one place share: an IPv4 address, or the network of an IPv6 address."""
+    # One host of an IPv6 network can use all its 2^64 addresses.
     address = _number(host)
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
@@ -163,20 +163,20 @@ def source_of(host: str) -> str:
 
 
 def is_within(host: str, networks: Iterable[Network]) -> bool:
-    """Whether the address of a connection's other end is in one of these networks."""
+    """Whether an address is in one of the networks."""
     address = _number(host)
     return any(address in network for network in networks)
 
 
 def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return an address as the kernel writes it, IPv4 also where it came by an IPv6 socket."""
+    """Parse an address from the kernel; IPv4 also if it came from an IPv6 socket."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return address if mapped is None else mapped
 
 
 def _resolve(address: Address, *, passive: bool) -> list[tuple[int, str]]:
-    """Return family and number of each address of the host, once each."""
+    """Return family and address of each of the host's addresses, once each."""
     if passive and not address.host:
         return [(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET, "")]
     found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -193,20 +193,20 @@ def _bind(family: int, host: str, port: int, *, dual: bool) -> socket.socket:
 
 
 def _bind_problem(error: OSError | None) -> str:
-    """Say in one sentence why a port cannot be had."""
+    """Explain in one sentence why a port is not available."""
     number = None if error is None else error.errno
     if number == errno.EADDRINUSE:
         return "the port is in use; end the other program (`ss -ltnp` shows it), or choose another port"
     if number == errno.EACCES:
         return "this user may not listen on that port; choose one above 1023"
     if number == errno.EADDRNOTAVAIL:
-        return "this machine has no such address; give one of its own, or *:PORT for all of them"
+        return "this machine has no such address; give one that it has, or *:PORT for all"
     words = "no usable address" if error is None else error.strerror
     return f"cannot listen ({words}); give another address or port"
 
 
 def _unknown(address: Address, flag: str, error: socket.gaierror) -> ConfigError:
-    """Say that a host name leads nowhere."""
+    """Return the error for an unknown host name."""
     return ConfigError(f"{flag} {address}: the host name has no address ({error.strerror}); check how it is written")
 
 

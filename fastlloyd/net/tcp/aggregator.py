@@ -179,7 +179,7 @@ class BranchTransport(Relay):
 
     def _refuse_taken(self, guest: Guest, rank: int) -> None:
         guest.refuse(Welcome(Admission.TAKEN, rank, len(self.peers) + 1))
-        self._dismiss(guest, f"it comes as {PartyId(rank)}, who has joined already")
+        self._dismiss(guest, f"it comes as {PartyId(rank)}, which has joined already")
 
 
 def split(frame: bytes) -> tuple[int, bytes]:

@@ -1,13 +1,13 @@
-"""The PROXY protocol: how a load balancer says, before all else, whose connection it passes on.
+"""The PROXY protocol: a header in which a load balancer states the client's address.
 
 ::
 
-    version 1    PROXY TCP4|TCP6 source destination port port CR LF       in words, at most 107 bytes
+    version 1    PROXY TCP4|TCP6 source destination port port CR LF       as text, at most 107 bytes
                  PROXY UNKNOWN ... CR LF
     version 2    12 fixed bytes | version, command u8 | family u8 | length u16 | addresses | TLVs      big endian
 
-Such a header is believed only from addresses that the operator has named, and required from them: whoever may send it
-can claim any address.
+Such a header is accepted only from addresses that the operator has named, and required from them: a sender can claim
+any address.
 
 Source: HAProxy, doc/proxy-protocol.txt (2.x), sections 2.1 and 2.2; docs/sites.md, "Behind a load balancer".
 """
@@ -43,7 +43,7 @@ def parse_networks(text: str, flag: str) -> tuple[Network, ...]:
     Raises
     ------
     ConfigError
-        Says what is expected.
+        They cannot be read; says what is expected.
 
     Examples
     --------
@@ -60,17 +60,17 @@ def parse_networks(text: str, flag: str) -> tuple[Network, ...]:
 
 
 def missing(head: bytes | bytearray) -> int:
-    """Return how many bytes of a header may be read next; 0 once it is whole. None of what follows it is among them.
+    """Return how many bytes may be read next without reading past the header; 0 once it is complete.
 
     Raises
     ------
     ValueError
-        This is no header, or a longer one than anybody needs.
+        The header is invalid or too long.
     """
     size = len(head)
     if not (_V1.startswith(bytes(head[: len(_V1)])) or _V2.startswith(bytes(head[: len(_V2)]))):
-        raise ValueError("it comes from a load balancer, and begins without a PROXY header")
-    if size < len(_V2):  # no header is as short
+        raise ValueError("it comes from a load balancer, but begins without a PROXY header")
+    if size < len(_V2):  # every header is longer
         return len(_V2) - size
     if head.startswith(_V2):
         if size < _V2_HEAD.size:
@@ -87,18 +87,18 @@ def missing(head: bytes | bytearray) -> int:
 
 
 def decode(head: bytes | bytearray) -> Address | None:
-    """Read a whole header; give the client's address, or None for a connection of the load balancer itself.
+    """Decode a complete header; return the client's address, or None for a connection of the load balancer itself.
 
     Raises
     ------
     ValueError
-        It is not as the protocol has it.
+        It is malformed.
     """
     return _decode_v2(bytes(head)) if head.startswith(_V2) else _decode_v1(bytes(head))
 
 
 def _decode_v1(head: bytes) -> Address | None:
-    """Read a header in words."""
+    """Decode a text header."""
     fields = head.decode("latin-1").removesuffix("\r\n").split(" ")
     if fields[1] == "UNKNOWN":
         return None
@@ -113,7 +113,7 @@ def _decode_v1(head: bytes) -> Address | None:
 
 
 def _decode_v2(head: bytes) -> Address | None:
-    """Read a binary header."""
+    """Decode a binary header."""
     _, command, family, length = _V2_HEAD.unpack_from(head)
     block = head[_V2_HEAD.size :]
     if len(block) != length or command not in (_LOCAL, _PROXY):
@@ -134,7 +134,7 @@ def _decode_v2(head: bytes) -> Address | None:
 
 
 def _client(source: ipaddress.IPv4Address | ipaddress.IPv6Address, source_port: int, port: int) -> Address:
-    """Return the client's address; one with a zone is nobody's in another network."""
+    """Return the client's address; one with a zone is invalid in another network."""
     if max(source_port, port) > 65_535 or getattr(source, "scope_id", None) is not None:
         raise ValueError("its PROXY header is malformed")
     return Address(str(source), source_port)

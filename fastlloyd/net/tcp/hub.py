@@ -1,10 +1,9 @@
-"""The server's end of TCP: clients that come by themselves (`net/tcp/relay.py`), and those behind aggregators.
+"""The server's end of TCP: clients that connect directly (`net/tcp/relay.py`), and those behind aggregators.
 
-An aggregator (`net/tcp/aggregator.py`) has one connection for all its clients: a `Branch`. What comes over it is what
-its clients sent, each under its rank, and what is for several of them alike goes out once.
+An aggregator (`net/tcp/aggregator.py`) has one connection for all its clients: a `Branch`. It carries the frames of its
+clients, each under its rank; a frame that several of them get is sent once.
 
-Who gets a place is decided at the door (`net/tcp/door.py`); once all clients are there the port is closed, unless a
-client whose connection is cut may come back.
+`net/tcp/door.py` admits clients. Once all have joined, the port is closed, unless clients may reconnect.
 
 Source: docs/protocol.md, "Aggregators".
 """
@@ -43,9 +42,9 @@ class Branch(Connection):
     name : str
         Its address.
     frame : bytes
-        What is kept back because the next client may get the same.
+        A frame that is held back because the next client may get the same.
     ranks : set of int
-        For whom it is.
+        Its receivers.
     """
 
     name: str = ""
@@ -62,10 +61,10 @@ class TcpServer(Relay):
     Parameters
     ----------
     listeners, count
-        As for `Relay`, and so is the rest.
+        As for `Relay`; the same for the rest.
     adds_up : bool
-        Whether aggregators may join: whether the clients' updates can be added up on their way, and no client has a
-        link to another.
+        Whether aggregators may join: the clients' updates can be added up on the way, and no client has a link to
+        another.
 
     Raises
     ------
@@ -83,7 +82,7 @@ class TcpServer(Relay):
 
     @property
     def most_frame(self) -> int:
-        """The longest frame that a client may send; aggregators are told."""
+        """The longest frame that a client may send; aggregators receive it."""
         return self._most_frame
 
     @most_frame.setter
@@ -97,17 +96,17 @@ class TcpServer(Relay):
         return peer.rank in self._behind
 
     def order(self, order: bytes) -> None:
-        """Tell the aggregators what to add up."""
+        """Order the aggregators to add up messages."""
         for branch in self._branches:
             self._put_down(branch, SERVER.rank, bytes([TreeKind.ORDER]) + order)
 
     def flush(self) -> None:
-        """Send what is kept back because it might be for several clients behind one aggregator."""
+        """Send frames that are held back because several clients of one aggregator might get them."""
         for branch in self._branches:
             self._release_cast(branch)
 
     def send(self, peer: PartyId, frame: bytes | bytearray | memoryview) -> None:
-        """Queue a frame for a client as `Relay.send` does, or for the aggregator that it is behind."""
+        """Queue a frame for a client as `Relay.send` does, or for its aggregator."""
         branch = self._behind.get(peer.rank)
         if branch is None:
             super().send(peer, frame)
@@ -115,7 +114,7 @@ class TcpServer(Relay):
             self._send_through(branch, self._by_rank[peer.rank], bytes(frame))
 
     def wire(self, ahead: Sequence[int] = ()) -> WireBytes | None:
-        """Count what all parties have sent, for it all passes here; None where aggregators do a part."""
+        """Count the bytes of all parties, which all pass the server; None with aggregators."""
         streams = [place.stream for place in self._places() if place.stream is not None]
         counts = [self._past, *(stream.count() for stream in streams)]
         known = [each for each in counts if each is not None]
@@ -123,7 +122,7 @@ class TcpServer(Relay):
             return None
         total = sum(known, SocketCount())
         tls = self._past_tls_bytes + sum(stream.tls_bytes for stream in streams)
-        # Of each client one more frame, and each side's word that it has ended.
+        # Of each client one more frame, and the END of each side.
         rest = [*ahead, *(1, 1, 1) * len(streams)]
         rest_tls = 0 if self._keys is None else _TLS_RECORD_BYTES * len(rest)
         segments = 2 * len(rest) + _LAST_SEGMENTS * len(streams)
@@ -139,7 +138,7 @@ class TcpServer(Relay):
         )
 
     def close(self, *, lost: bool = False) -> None:
-        """Send what is kept back, then as in `Door.close`."""
+        """Send held-back frames, then close as `Door` does."""
         if not self._closed:
             self.flush()
         super().close(lost=lost)
@@ -162,7 +161,7 @@ class TcpServer(Relay):
         super()._pump(timeout_s)
 
     def _send_through(self, branch: Branch, place: Connection, frame: bytes) -> None:
-        """Keep a frame for a client back until the next one for the same aggregator is another."""
+        """Hold a frame for a client back until a different one follows for the same aggregator."""
         self._require_open()
         self.check_send(place.party, len(frame))
         if branch.backlog > WAITING_BYTES:
@@ -176,7 +175,7 @@ class TcpServer(Relay):
         branch.ranks.add(place.party.rank)
 
     def _release_cast(self, branch: Branch) -> None:
-        """Send a frame that was kept back: as it is for one client, with their list for several."""
+        """Send the held-back frame: unchanged for one client, with a list for several."""
         frame, ranks = branch.frame, sorted(branch.ranks)
         branch.frame = b""
         branch.ranks.clear()
@@ -186,7 +185,7 @@ class TcpServer(Relay):
             self._put_down(branch, SERVER.rank, bytes([TreeKind.CAST]) + encode_ranks(ranks) + frame)
 
     def _put_down(self, branch: Branch, rank: int, frame: bytes) -> None:
-        """Queue a frame for an aggregator, behind what was kept back for it."""
+        """Queue a frame for an aggregator, after the held-back one."""
         if branch.ranks:
             self._release_cast(branch)
         branch.put(rank, frame)
@@ -197,11 +196,11 @@ class TcpServer(Relay):
         if isinstance(place, Branch):
             self._take_from(place, rank, frame)
         elif rank not in self._behind:
-            # Where there are aggregators no client needs another; only a last notice is for one.
+            # With aggregators no client needs another; only a last notice is for one.
             super()._route(place, rank, frame)
 
     def _take_from(self, branch: Branch, rank: int, frame: bytes) -> None:
-        """Take what an aggregator passes up; ValueError for what does not belong there."""
+        """Handle a frame that an aggregator passes up; raise ValueError for an unexpected one."""
         kind, body = frame[0] if frame else 0, frame[1:]
         if kind == FrameKind.SUM and rank == SERVER.rank:
             ranks, _ = take_ranks(body)
@@ -215,7 +214,7 @@ class TcpServer(Relay):
             error = decode_fault(body, place.party, branch.name)
             if isinstance(error, PeerGone):
                 self._lose(place, error)
-            elif not place.accused:  # once: the client goes on, and could fill the memory
+            elif not place.accused:  # once: the client continues, and could fill the memory
                 place.accused = True
                 self._inbox.append(error)
         elif kind in UPWARD:
@@ -226,13 +225,13 @@ class TcpServer(Relay):
             raise ValueError(f"kind {kind} for rank {rank} is not expected from an aggregator")
 
     def _own(self, branch: Branch, rank: int) -> Connection:
-        """Return the place of a client that came through this aggregator; ValueError for any other."""
+        """Return the place of a client of this aggregator; raise ValueError for any other."""
         if self._behind.get(rank) is not branch:
             raise ValueError(f"rank {rank} did not join through it")
         return self._by_rank[rank]
 
     def _lose(self, place: Connection, error: PeerError) -> None:
-        """End a connection; with an aggregator's, all its clients are lost."""
+        """End a connection; an aggregator's takes all its clients with it."""
         if not isinstance(place, Branch):
             super()._lose(place, error)
         elif not place.gone:
@@ -249,23 +248,23 @@ class TcpServer(Relay):
                     super()._lose(self._by_rank[rank], PeerGone(text, rank=rank))
 
     def _may_return(self, place: Connection) -> bool:
-        # An aggregator has sums and links of its own that end with its connection.
+        # An aggregator's sums and links end with its connection.
         return super()._may_return(place) and not isinstance(place, Branch)
 
     def _decide(self, guest: Guest, hello: Introduction) -> None:
         if hello.rank != SERVER.rank or self._keys is None:
             super()._decide(guest, hello)
-        elif hello.session == ASKS:  # to tell its own clients
+        elif hello.session == ASKS:  # an offer for its own clients
             self._show(guest, self._offer, hello.rank)
         else:
             self._decide_aggregator(guest)
 
     def _decide_aggregator(self, guest: Guest) -> None:
-        """Let an aggregator in, which has shown the server's own certificate, if this run can have one."""
+        """Admit an aggregator, which has shown the server's own certificate, if this run allows one."""
         parties = len(self.peers) + 1
         if not self._adds_up:
             guest.refuse(Welcome(Admission.NO_AGGREGATORS, SERVER.rank, parties))
-            self._dismiss(guest, "it is an aggregator, and this server has no use for one")
+            self._dismiss(guest, "it is an aggregator, and this run cannot use one")
             return
         self._let_in(guest)
         branch = Branch(SERVER, guest.stream, Delivery(0), name=guest.stream.name)
@@ -276,7 +275,7 @@ class TcpServer(Relay):
         self._sort(branch)
 
     def _admit_through(self, branch: Branch, rank: int) -> None:
-        """Let a client in that has come to an aggregator, if its place is free."""
+        """Admit a client of an aggregator, if its place is free."""
         place = self._by_rank.get(rank)
         if branch.backlog > RELAY_BYTES:
             raise ValueError("it asks for clients and does not read the answers")

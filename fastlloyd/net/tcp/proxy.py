@@ -1,12 +1,12 @@
-"""The way out of a site's network: an HTTP proxy that is asked for a tunnel (CONNECT) to the server.
+"""Connections through a site's HTTP proxy, which is asked for a tunnel (CONNECT) to the server.
 
 ::
 
-    client -> proxy    CONNECT host:port HTTP/1.1 | Host | Proxy-Authorization (Basic), where there is a password
+    client -> proxy    CONNECT host:port HTTP/1.1 | Host | Proxy-Authorization (Basic), if there is a password
     proxy -> client    HTTP/1.x 2.. | headers, at most 16 KiB; then the bytes of the server, untouched
 
-The proxy is named as other programs have it named: by HTTPS_PROXY and NO_PROXY of the environment. Its password is
-sent to the proxy and shown nowhere.
+The environment names the proxy, as for other programs, in HTTPS_PROXY and NO_PROXY. Its password is sent to the proxy
+and never shown.
 
 Source: RFC 9110, section 9.3.6; docs/sites.md, "Firewall".
 """
@@ -35,7 +35,7 @@ _EXPECTED = (
 _DEFAULT_PORT = 80
 _MOST_HEAD_BYTES = 1 << 14
 _STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: |\r|\n)")
-# 401 is a server's own, but tinyproxy says it of a wrong password.
+# 401 normally comes from a server, but tinyproxy sends it for a wrong password.
 _WRONG_PASSWORD = (401, 407)
 _FORBIDDEN = (403, 405)
 
@@ -48,7 +48,7 @@ class Proxy:
     ----------
     address : Address
     password : str or None
-        USER:PASSWORD, where it asks for one; never shown.
+        USER:PASSWORD if it requires one; never shown.
     """
 
     address: Address
@@ -59,7 +59,7 @@ class Proxy:
 
 
 def find_proxy(server: Address, environment: Mapping[str, str]) -> Proxy | None:
-    """Return the proxy that the environment names for a server, None for a direct connection.
+    """Return the proxy that the environment names for a server; None for a direct connection.
 
     A lower-case variable wins over its upper-case twin; this machine itself is never reached through a proxy.
 
@@ -68,7 +68,7 @@ def find_proxy(server: Address, environment: Mapping[str, str]) -> Proxy | None:
     server : Address
     environment : mapping
         HTTPS_PROXY, and NO_PROXY: names (a domain stands for what is below it too), addresses, networks such as
-        10.0.0.0/8, each with :PORT or without, separated by commas; * for everything.
+        10.0.0.0/8, each with or without :PORT, separated by commas; * for everything.
 
     Raises
     ------
@@ -130,12 +130,12 @@ def tunnel(proxy: Proxy, server: Address, timeout_s: float) -> socket.socket:
 
 
 def _variable(environment: Mapping[str, str], name: str) -> str:
-    """Return a variable of the environment, the lower-case one first; '' for none."""
+    """Return a variable of the environment, in lower case first; '' if unset."""
     return environment.get(name, environment.get(name.upper(), "")).strip()
 
 
 def _is_direct(server: Address, exceptions: str) -> bool:
-    """Whether a server is to be reached without a proxy."""
+    """Whether a server is reached without a proxy."""
     number = _number(server.host)
     if server.host.lower() == "localhost" or (number is not None and number.is_loopback):
         return True
@@ -143,7 +143,7 @@ def _is_direct(server: Address, exceptions: str) -> bool:
 
 
 def _names(entry: str, server: Address, number: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:
-    """Whether one entry of NO_PROXY means a server."""
+    """Whether one entry of NO_PROXY matches a server."""
     if entry == "*":
         return True
     host, port = entry, ""
@@ -162,7 +162,7 @@ def _names(entry: str, server: Address, number: ipaddress.IPv4Address | ipaddres
 
 
 def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return what a host is as a number, if it is one."""
+    """Return a host's IP address, if it is one."""
     try:
         return ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -170,7 +170,7 @@ def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _request(proxy: Proxy, server: Address) -> bytes:
-    """Write what the proxy is asked for."""
+    """Encode the request to the proxy."""
     try:
         host = server.host if ":" in server.host else server.host.encode("idna").decode("ascii")
     except UnicodeError as error:
@@ -184,19 +184,19 @@ def _request(proxy: Proxy, server: Address) -> bytes:
 
 
 def _answer(connection: socket.socket, proxy: Proxy, end: float) -> int:
-    """Read the proxy's answer and nothing of what follows it; give the status.
+    """Read the proxy's answer and nothing after it; return the status.
 
     Raises
     ------
     ConfigError
-        This is no HTTP proxy.
+        This is not an HTTP proxy.
     OSError
         It hung up, or is silent.
     """
     head = bytearray()
     while not head.endswith((b"\r\n\r\n", b"\n\n")):
         connection.settimeout(max(1e-3, end - time.monotonic()))
-        # Byte by byte: what comes behind the head is the server's.
+        # Byte by byte: what follows the head comes from the server.
         byte = connection.recv(1)
         if not byte:
             raise OSError(f"the proxy {proxy} hung up")
@@ -210,22 +210,22 @@ def _answer(connection: socket.socket, proxy: Proxy, end: float) -> int:
 
 
 def _refused(status: int, proxy: Proxy, server: Address) -> NoReturn:
-    """Say why there is no tunnel: what somebody must mend, or what may be better later."""
+    """Raise the reason why there is no tunnel: an error to fix, or one that may be temporary."""
     if status in _WRONG_PASSWORD:
         how = (
-            f"it wants a user and a password: give {VARIABLE}=http://USER:PASSWORD@{proxy}"
+            f"it needs a user and a password: give {VARIABLE}=http://USER:PASSWORD@{proxy}"
             if proxy.password is None
-            else f"it refuses the user or the password in {VARIABLE} (or wants another way than Basic)"
+            else f"it refuses the user or the password in {VARIABLE} (or needs another scheme than Basic)"
         )
-        raise ConfigError(f"the proxy {proxy} lets nobody through ({status}): {how}")
+        raise ConfigError(f"the proxy {proxy} refuses this connection ({status}): {how}")
     if status in _FORBIDDEN:
         raise ConfigError(
-            f"the proxy {proxy} does not allow a connection to {server} ({status}): ask whoever runs it to allow "
-            f"CONNECT to port {server.port}, or the operator to listen at one that it allows (often 443); NO_PROXY "
-            "goes around it"
+            f"the proxy {proxy} does not allow a connection to {server} ({status}): ask its operator to allow "
+            f"CONNECT to port {server.port}, or the server's operator to listen at one that it allows (often 443); "
+            "NO_PROXY bypasses it"
         )
     raise OSError(f"the proxy {proxy} has no connection to it: it answered {status}")
 
 
 def _no_proxy(proxy: Proxy) -> ConfigError:
-    return ConfigError(f"what listens at {proxy} is no HTTP proxy: check {VARIABLE}")
+    return ConfigError(f"what listens at {proxy} is not an HTTP proxy: check {VARIABLE}")

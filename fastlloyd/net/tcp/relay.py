@@ -1,9 +1,9 @@
-"""The server's places for clients: who joins, comes back or is dropped; frames between clients are relayed.
+"""The server's places for clients, which join, reconnect or are dropped; it relays frames between clients.
 
-Relaying happens while the server is in `receive`, which is nearly always. While it computes (noise for
-a round: milliseconds), frames between clients wait in the kernel. A client that does not read holds up
-those that send to it, at most `stall_s`; then it is named and dropped. So the server never keeps more than
-`RELAY_BYTES` and one frame for a client from others.
+The server relays during `receive`, which is nearly always. While it computes (noise for a round: milliseconds), frames
+between clients wait in the kernel. A client that does not read holds up those that send to it for at most `stall_s`;
+then it is named and dropped. So the server never keeps more than `RELAY_BYTES` and one frame of other clients for a
+client.
 
 Source: docs/sites.md, "What relay means".
 """
@@ -28,11 +28,11 @@ from fastlloyd.wire.header import SERVER, PartyId, clients
 RELAY_BYTES = 1 << 23
 _TICK_S = 1.0
 _MOST_RETURNS = 1000
-"""How often a client may come back within a run, so that it cannot fill a log."""
+"""How often a client may reconnect within a run, so that it cannot fill a log."""
 
 
 class Relay(Door):
-    """A server's transport as far as clients have places of their own; they may join as long as `receive` is called.
+    """A server's transport with a place for each client; clients may join while `receive` is called.
 
     Parameters
     ----------
@@ -41,27 +41,27 @@ class Relay(Door):
     count : int
         Number of clients.
     keys : Keys or None
-        None: plain TCP, clients say their rank and nobody proves anything (demonstration).
+        None: plain TCP, and clients state their rank without proof (demonstration).
     note : callable
-        Told in words who joins.
+        Receives a sentence about each client that joins.
     warn : callable
-        Told in words, now and then, whose connection was dropped.
+        Receives a sentence, now and then, about dropped connections.
     stall_s : float
         How long a client may leave frames of other clients unread once its buffer is full.
     admission_s : float
-        How long a connection may take to show who it is.
+        How long a connection may take to identify itself.
     close_deadline_s : float
     reconnect_s : float
-        How long a client whose connection was cut may take to come back; 0: not at all.
+        How long a client may take to reconnect after a cut; 0: not at all.
     balancers : tuple of networks
-        Addresses of load balancers, which must say, and are believed, whose connections they pass on.
+        Addresses of load balancers, which must send the client's address in a header.
     offer : bytes
-        What a client that asks is told about the run before it joins; empty: nothing.
+        Answer to clients that ask about the run before they join.
 
     Raises
     ------
     ConfigError
-        More clients than the frames' header can count, or none.
+        No clients, or more than a frame's header can count.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Relay(Door):
 
     @property
     def joined(self) -> int:
-        """How many clients have joined so far, those that left again included."""
+        """Number of clients that have joined so far, including those that left again."""
         return sum(self._is_here(place) for place in self._by_rank.values())
 
     @property
@@ -111,14 +111,14 @@ class Relay(Door):
         return frozenset(place.party for place in self._by_rank.values() if not self._is_here(place))
 
     def send(self, peer: PartyId, frame: bytes | bytearray | memoryview) -> None:
-        """Queue a frame for a client, which may still have to join.
+        """Queue a frame for a client, which may join later.
 
         Raises
         ------
         PeerGone
             Its connection is known to have ended, or it leaves too much unread.
         """
-        # Whoever is no client has no place; `check_send` refuses it.
+        # Other parties have no place; `check_send` refuses them.
         self._send_to(self._by_rank.get(peer.rank) or Connection(peer), peer, SERVER.rank, frame)
 
     def _places(self) -> list[Connection]:
@@ -142,7 +142,7 @@ class Relay(Door):
         self._send_away()
 
     def _until(self, timeout_s: float) -> float:
-        """Wake up in time for whoever may have to be dropped."""
+        """Return how long to wait at most, so that stalled and lost clients are dropped in time."""
         if self._holding:
             timeout_s = min(timeout_s, _TICK_S, self._stall_s)
         for place in self._away:  # the first has been away longest
@@ -151,7 +151,7 @@ class Relay(Door):
         return self._until_next_deadline(timeout_s)
 
     def _route(self, place: Connection, rank: int, frame: bytes) -> None:
-        """Keep a frame for the server; relay any other, under the rank of whoever sent it."""
+        """Keep a frame for the server; relay any other under the sender's rank."""
         if rank == SERVER.rank:
             self._keep(place, place.party, frame)
             return
@@ -165,13 +165,13 @@ class Relay(Door):
             self._relay(place, target, frame)
 
     def _relay(self, source: Connection, target: Connection, frame: bytes) -> None:
-        """Pass a frame on; the sender's place, not its own words, says whose it is."""
+        """Pass a frame on; its sender is that of the connection, whatever the frame claims."""
         target.put(source.party.rank, frame)
         if target.stream is not None and not target.gone:
             self._watch(target.stream, target, reading=target.open)
 
     def _release(self) -> None:
-        """Pass on the frames whose receiver has room again, the oldest first."""
+        """Pass on the frames whose receiver has room again, oldest first."""
         waiting, self._holding = self._holding, []
         for place in waiting:
             if place.held is None:
@@ -208,44 +208,44 @@ class Relay(Door):
         self._note(f"the connection of {place.party} was cut; it has {self._reconnect_s:g} s to come back")
 
     def _name_lost(self) -> None:
-        """Drop clients that have not come back."""
+        """Drop clients that have not reconnected."""
         now = time.monotonic()
         for place in [place for place in self._away if now - place.cut >= self._reconnect_s]:
             text = f"{place.party} is gone: its connection was cut, and it did not come back in {self._reconnect_s:g} s"
             self._lose(place, PeerGone(text, rank=place.party.rank))
 
     def _decide(self, guest: Guest, hello: Introduction) -> None:
-        """Let a client have its place, if that is free or its own."""
+        """Admit a client to its place, if it is free or its own."""
         rank = hello.rank
         place = self._by_rank.get(rank)
         parties = len(self.peers) + 1
         if place is None:
             guest.refuse(Welcome(Admission.NO_SUCH_RANK, rank, parties))
-            self._dismiss(guest, f"it wants rank {rank}, expected 1 to {parties - 1}")
+            self._dismiss(guest, f"it asks for rank {rank}, expected 1 to {parties - 1}")
         elif hello.session == ASKS:
             self._show(guest, self._offer, rank)
         elif hello.session != NO_ID:
             self._return(place, guest, hello)
         elif place.gone or not self._is_free(place):
             guest.refuse(Welcome(Admission.TAKEN, rank, parties))
-            self._dismiss(guest, f"it comes as {place.party}, who has joined already")
+            self._dismiss(guest, f"it comes as {place.party}, which has joined already")
         else:
             self._let_in(guest)
             self._admit(place, guest.stream)
 
     def _note_joined(self, place: Connection, origin: str) -> None:
-        """Say who has joined; nobody else can once all have."""
+        """Report a client that has joined; close the port once all have."""
         self._note(f"{place.party} joined from {origin}: {self.joined} of {len(self.peers)}")
         if self.joined == len(self.peers) and not self._reconnect_s:
             self._close_port()
 
     def _is_free(self, place: Connection) -> bool:
-        """Whether a client may join in this place: nobody has, or the welcome was cut off before it took anything."""
+        """Whether a place is free: no client has joined it, or one was cut off before it took anything."""
         unused = place.delivery.taken == place.delivery.confirmed == 0 and place.returns < _MOST_RETURNS
         return not self._is_here(place) or (unused and place in self._away)
 
     def _admit(self, place: Connection, stream: Stream) -> None:
-        """Let a client in, and send what has waited for it."""
+        """Admit a client, and send the frames that wait for it."""
         place.returns += self._is_here(place)
         place.delivery.id = os.urandom(ID_BYTES)
         if not self._welcome(place, stream, 0):
@@ -254,7 +254,7 @@ class Relay(Door):
         self._sort(place)
 
     def _return(self, place: Connection, guest: Guest, hello: Introduction) -> None:
-        """Let a client go on with its session, if it is its own; what it lacks is sent again."""
+        """Let a client continue its own session; the frames that it lacks are sent again."""
         known = hmac.compare_digest(hello.session, place.delivery.id) and place.returns < _MOST_RETURNS
         if place.gone or not self._reconnect_s or not known:
             guest.refuse(Welcome(Admission.NO_SUCH_SESSION, hello.rank, len(self.peers) + 1))
@@ -269,7 +269,7 @@ class Relay(Door):
         self._sort(place)
 
     def _welcome(self, place: Connection, stream: Stream, taken: int) -> bool:
-        """Go on with a client over this connection, and send what it has not taken yet; False where that cannot be."""
+        """Continue a client's session on this connection, and send the missing frames; False if impossible."""
         delivery = place.delivery
         try:
             self._continue(place, stream, taken)

@@ -14,9 +14,9 @@ from fastlloyd.net.tcp.address import Address
 from fastlloyd.net.tcp.admission import Admission, Keys, Welcome
 from fastlloyd.net.tcp.delivery import Delivery, most_kept
 from fastlloyd.net.tcp.proxy import Proxy
+from fastlloyd.net.tcp.route import Found, Route
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import CLOSE_S, Connection, TcpTransport
-from fastlloyd.net.tcp.way_in import Found, Way
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 _FIRST_PAUSE_S = 0.1
@@ -24,9 +24,9 @@ _LONGEST_PAUSE_S = 1.0
 _TRY_S = 10.0
 _LEAST_TRY_S = 0.05
 _REMIND_S = 60.0
-"""After how long somebody who waits is reminded of it first; then after twice as long each time."""
+"""First reminder that this party still waits; each next one after twice the time."""
 GONE_S = 30.0
-"""How long a server that was there may be away."""
+"""How long a server that was reached before may be away."""
 
 
 class TcpClient(TcpTransport):
@@ -35,20 +35,20 @@ class TcpClient(TcpTransport):
     Parameters
     ----------
     found : (Stream, Welcome)
-        Let in by the server.
-    way : Way
-        How to come back if the connection is cut.
+        From a server that has admitted this client.
+    route : Route
+        How to reconnect if the connection is cut.
     note : callable
-        Told in words what happens.
+        Receives a sentence about each event.
     close_deadline_s : float
     reconnect_s : float
-        How long to try to come back; 0: not at all.
+        How long to try to reconnect; 0: not at all.
     """
 
     def __init__(
         self,
         found: Found,
-        way: Way,
+        route: Route,
         *,
         note: Callable[[str], None],
         close_deadline_s: float = CLOSE_S,
@@ -58,7 +58,7 @@ class TcpClient(TcpTransport):
         me = PartyId(welcome.rank)
         others = tuple(party for party in clients(welcome.parties - 1) if party != me)
         super().__init__(me, (SERVER, *others), close_deadline_s, reconnect_s)
-        self._way = way
+        self._server_route = route
         self._note = note
         self._hub = Connection(SERVER, stream, Delivery(most_kept(1, reconnect_s)))
         self._hub.delivery.id = welcome.session
@@ -82,13 +82,13 @@ class TcpClient(TcpTransport):
 
     def _pump(self, timeout_s: float) -> None:
         if self._hub.stream is None and not self._hub.gone:
-            self._come_back(timeout_s)
+            self._reconnect(timeout_s)
             return
         for key, mask in self._selector.select(timeout_s):
             self._move(key.data, mask)
 
     def _sender(self, place: Connection, rank: int) -> PartyId:
-        # As the header has it, which the server wrote.
+        # The server wrote the header.
         return PartyId(rank) if PartyId(rank) in self.peers else SERVER
 
     def _route(self, place: Connection, rank: int, frame: bytes) -> None:
@@ -103,8 +103,8 @@ class TcpClient(TcpTransport):
         self._pause_s = _FIRST_PAUSE_S
         self._note(f"the connection to the server was cut; trying for {self._reconnect_s:g} s to come back")
 
-    def _come_back(self, timeout_s: float) -> None:
-        """Try once to go on with the session on another connection; the wait for that is over after `timeout_s`."""
+    def _reconnect(self, timeout_s: float) -> None:
+        """Try once, for at most `timeout_s`, to continue the session on another connection."""
         now = time.monotonic()
         end = min(now + timeout_s, self._hub.cut + self._reconnect_s)
         if now >= self._hub.cut + self._reconnect_s:
@@ -117,9 +117,9 @@ class TcpClient(TcpTransport):
             delivery = self._hub.delivery
             found = None
             try:
-                found, self._why, _ = self._way.attempt(min(end, now + _TRY_S), delivery.id, delivery.taken)
+                found, self._why, _ = self._server_route.attempt(min(end, now + _TRY_S), delivery.id, delivery.taken)
             except (ConfigError, PeerError) as error:
-                # A name that is not found, or another's certificate: the network may be better in a second.
+                # An unknown host name, or another certificate: this may be temporary.
                 self._why = str(error)
             if found is not None:
                 self._continue_with(*found)
@@ -128,7 +128,7 @@ class TcpClient(TcpTransport):
                 self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
     def _continue_with(self, stream: Stream, welcome: Welcome) -> None:
-        """Go on with the session on a connection that was found, if the server does."""
+        """Continue the session on a new connection, if the server agrees."""
         delivery = self._hub.delivery
         if welcome.answer is not Admission.WELCOME or welcome.session != delivery.id:
             stream.close()
@@ -139,7 +139,7 @@ class TcpClient(TcpTransport):
             self._continue(self._hub, stream, welcome.taken)
         except ValueError as error:
             stream.close()
-            self._lose(self._hub, PeerError(f"the server cannot go on: {error}", rank=SERVER.rank))
+            self._lose(self._hub, PeerError(f"the server cannot continue: {error}", rank=SERVER.rank))
             return
         self._note(f"back at the server after {was_s:.1f} s")
         self._hub.feed()
@@ -162,7 +162,7 @@ def join(
     close_deadline_s: float = CLOSE_S,
     reconnect_s: float = 0.0,
 ) -> TcpClient:
-    """Connect to the server as client `rank`, as `reach` does; gives the client's transport.
+    """Connect to the server as client `rank`, as `reach` does; return the client's transport.
 
     Parameters
     ----------
@@ -170,8 +170,8 @@ def join(
         As for `TcpClient`; others as for `reach`.
     """
     found = reach(address, rank, keys=keys, deadline_s=deadline_s, note=note, proxy=proxy, allows=allows)
-    way = Way(address, rank, keys, proxy)
-    return TcpClient(found, way, note=note, close_deadline_s=close_deadline_s, reconnect_s=reconnect_s)
+    route = Route(address, rank, keys, proxy)
+    return TcpClient(found, route, note=note, close_deadline_s=close_deadline_s, reconnect_s=reconnect_s)
 
 
 def reach(
@@ -184,18 +184,18 @@ def reach(
     proxy: Proxy | None = None,
     allows: str = "--setup-deadline",
 ) -> Found:
-    """Connect to the server as client `rank`; try again until the deadline, for the operator may start last.
+    """Connect to the server as client `rank`; try again until the deadline, because the operator may start last.
 
-    Whoever was there and then does not listen for `GONE_S` has ended: it is not waited for.
+    A server that was reached and then does not listen for `GONE_S` has ended: it is not awaited.
 
     Parameters
     ----------
     rank : int
         0 for an aggregator.
     keys : Keys or None
-        None: plain TCP, nobody proves anything (demonstration).
+        None: plain TCP without any proof (demonstration).
     note : callable
-        Told in words what happens.
+        Receives a sentence about each event.
     proxy : Proxy or None
         None connects directly.
     allows : str
@@ -204,22 +204,22 @@ def reach(
     Raises
     ------
     ConfigError
-        The host does not exist, the proxy lets nobody through, or the rank is taken or not in this run.
+        The host does not exist, the proxy refuses the connection, or the rank is taken or not in this run.
     SecurityError
         A certificate was refused, or one side has a roster and the other has none.
     PeerGone
-        A server was there, and has ended before it let this client in.
+        A server was reached, but ended before it admitted this client.
     PeerTimeout, PeerError
         No fastlloyd server answered.
     """
-    way = Way(address, rank, keys, proxy)
+    route = Route(address, rank, keys, proxy)
     who = "aggregator" if rank == SERVER.rank else "client"
     end = time.monotonic() + deadline_s
     pause_s, remind_s = _FIRST_PAUSE_S, _REMIND_S
     remind = time.monotonic() + remind_s
     there = None
     while True:
-        found, why, listens = way.attempt(end)
+        found, why, listens = route.attempt(end)
         if found is not None:
             try:
                 found[1].check(rank)
@@ -231,31 +231,31 @@ def reach(
             there = time.monotonic()
         elif there is not None and time.monotonic() - there >= GONE_S:
             raise PeerGone(
-                f"the server at {way} was there and has ended before it let this {who} in: for {GONE_S:g} s "
+                f"the server at {route} was there and has ended before it let this {who} in: for {GONE_S:g} s "
                 f"nobody has listened there ({why}); ask the operator why, and join again once `fastlloyd serve` runs",
                 rank=SERVER.rank,
             )
         if time.monotonic() + pause_s >= end:
             raise PeerTimeout(
-                f"no server let this {who} in at {way} within {deadline_s:g} s ({why}): check {way.flag}, that the "
+                f"no server let this {who} in at {route} within {deadline_s:g} s ({why}): check {route.flag}, that the "
                 f"operator has started `fastlloyd serve`, and the firewalls; {allows} allows more time",
                 rank=SERVER.rank,
             )
         maybe = "" if listens or proxy is not None else ": it has not started, or its run has ended"
         if pause_s == _FIRST_PAUSE_S:
-            note(f"waiting for the server at {way} ({why}{maybe}); trying again for {deadline_s:g} s")
+            note(f"waiting for the server at {route} ({why}{maybe}); trying again for {deadline_s:g} s")
         elif time.monotonic() >= remind:
             note(
-                f"still waiting for the server at {way} ({why}{maybe}), for {end - time.monotonic():.0f} s more: "
+                f"still waiting for the server at {route} ({why}{maybe}), for {end - time.monotonic():.0f} s more: "
                 "ask the operator whether `fastlloyd serve` will be started; Ctrl-C ends this wait"
             )
             remind_s *= 2
             remind = time.monotonic() + remind_s
-        # Sites that were turned away together must not come back together.
+        # Sites that were refused together must not retry together.
         time.sleep(_spread(pause_s))
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 def _spread(pause_s: float) -> float:
-    """Return between half of a pause and all of it."""
+    """Return a random part of a pause, at least half of it."""
     return pause_s * (0.5 + os.urandom(1)[0] / 510)

@@ -1,4 +1,4 @@
-"""One attempt to join, or to ask what run there is: a connection, direct or through a proxy, to the server.
+"""One attempt to join the server, or to ask about its run: a connection, direct or through a proxy.
 
 Source: docs/sites.md, "On the wire".
 """
@@ -27,8 +27,8 @@ Found = tuple[Stream, Welcome]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How a client gets to its server, and as whom.
+class Route:
+    """How a client connects to its server, and as which rank.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Way:
 
     @property
     def flag(self) -> str:
-        """The flag that the address was given with: an aggregator, which comes as rank 0, has another."""
+        """The flag that the address came from: that of an aggregator (rank 0) is another."""
         return "--parent" if self.rank == SERVER.rank else "--server"
 
     def attempt(self, end: float, session: bytes = NO_ID, taken: int = 0) -> tuple[Found | None, str, bool]:
@@ -59,13 +59,13 @@ class Way:
         ----------
         end : float
         session : bytes, length 16
-            The one to go on with; zeros to join.
+            The session to continue; zeros to join.
         taken : int
-            How many frames were taken in it.
+            Number of frames that were taken in it.
 
         Returns
         -------
-        The connection and the server's answer to it, or None; why there is none; whether somebody listens.
+        The connection and the server's answer to it, or None; why there is none; whether a server listens.
         """
         stream = None
         try:
@@ -86,33 +86,33 @@ class Way:
             raise
 
     def ask(self, timeout_s: float = _ATTEMPT_S) -> bytes:
-        """Ask the server once what run it serves, without joining it; empty where it does not tell.
+        """Ask the server once about its run, without joining; empty if it has no offer.
 
         Raises
         ------
         ConfigError
-            The host does not exist, the proxy lets nobody through, or the rank is none of the run's.
+            The host does not exist, the proxy refuses the connection, or the run has no such rank.
         PeerError
-            Nobody answers, or no server of ours.
+            Nothing answers, or not a fastlloyd server.
         """
         end = time.monotonic() + timeout_s
         found, why, _ = self.attempt(end, ASKS)
         if found is None:
-            raise PeerTimeout(f"nobody answers at {self} ({why})", rank=SERVER.rank)
+            raise PeerTimeout(f"no answer from {self} ({why})", rank=SERVER.rank)
         stream, welcome = found
         try:
-            if welcome.answer is Admission.NO_SUCH_SESSION:  # of a build that has no offers
+            if welcome.answer is Admission.NO_SUCH_SESSION:  # a build without offers
                 return b""
             if welcome.answer is not Admission.OFFER:
                 welcome.check(self.rank)
             if welcome.answer is not Admission.OFFER or welcome.taken > MOST_OFFER_BYTES:
-                raise PeerError("the server does not answer what it was asked", rank=SERVER.rank)
+                raise PeerError("the server gave an unexpected answer", rank=SERVER.rank)
             return self._read(stream, welcome.taken, end)
         finally:
             stream.close()
 
     def _read(self, stream: Stream, size: int, end: float) -> bytes:
-        """Return so many bytes that follow."""
+        """Return the `size` bytes that follow."""
         with selectors.DefaultSelector() as selector:
             selector.register(stream, selectors.EVENT_READ)
             while (content := stream.take(size)) is None:
@@ -134,17 +134,17 @@ class Way:
         return tunnel(self.proxy, self.address, timeout_s)
 
     def _knock(self, stream: Stream, hello: Introduction, end: float) -> Welcome | None:
-        """Say who this is, and wait for the answer; None if none comes."""
-        said = False
+        """Send the introduction, and wait for the answer; None if none comes."""
+        sent = False
         with selectors.DefaultSelector() as selector:
             selector.register(stream, selectors.EVENT_READ)
             while True:
-                if stream.ready and not said:
+                if stream.ready and not sent:
                     self._check_server(stream)
                     stream.write(hello.encode())
-                    said = True
+                    sent = True
                 stream.flush()
-                if said and (welcome := Welcome.take(stream)) is not None:
+                if sent and (welcome := Welcome.take(stream)) is not None:
                     return welcome
                 remaining_s = end - time.monotonic()
                 if stream.ended or remaining_s <= 0:
