@@ -11,14 +11,19 @@ from typing import Any
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.lifecycle.closing import Counters, Totals
+from fastlloyd.lifecycle.closing import Chains, Counters, Totals
 from fastlloyd.lifecycle.hello import Go, Hello, PlanProposal, Ready, propose_plan, receive_plan
+from fastlloyd.lifecycle.masked_sums import bounds as masked_bounds
 from fastlloyd.lifecycle.messages import CLOSING, OPENING, plan_bounds, setup_bounds
+from fastlloyd.lifecycle.pairs import PairPublicKey
+from fastlloyd.lifecycle.same_secret import AlikeTag
+from fastlloyd.lifecycle.sealed_messages import SealKey
 from fastlloyd.party.effects import Send
 from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.run.driver import Driver
 from fastlloyd.run.inbox import Inbox
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
+from tests.protocols.support import blobs, plan_for
 from tests.protocols.whole import run_whole
 
 ONE, TWO = PartyId(1), PartyId(2)
@@ -61,6 +66,16 @@ def test_after_the_plan_the_bounds_are_the_plans_alone() -> None:
     assert bounds.refusal(Go.TYPE, 0)
     assert not bounds.refusal(Counters.TYPE, 200)
     assert bounds.largest == bounds.sizes[Totals.TYPE] <= 1 << 16
+
+
+def test_masks_decide_which_agreement_and_which_comparison_are_let_through() -> None:
+    for masking, sent, refused in (
+        ("common", (SealKey, AlikeTag), (PairPublicKey, Chains)),
+        ("pairwise", (PairPublicKey, Chains), (SealKey, AlikeTag)),
+    ):
+        bounds = masked_bounds(plan_for(blobs(90, 3, 2), 3, clients=3, masking=masking))
+        assert not any(bounds.refusal(kind.TYPE, 32) for kind in sent)
+        assert all("no place" in bounds.refusal(kind.TYPE, 32) for kind in refused)
 
 
 def test_names_that_the_other_end_would_refuse_are_not_sent() -> None:
