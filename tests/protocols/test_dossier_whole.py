@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fastlloyd.party.declaration import ACROSS, DOWN, UP
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import InMemory, run_together
@@ -15,6 +16,13 @@ from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import Header, PartyId
 from tests.test_tables import messages
 
+Sent = dict[str, set[tuple[bool, bool]]]
+"""Name of a message to its ways: whether the server sent it, and whether the server received it."""
+_UP, _DOWN, _ACROSS = (False, True), (True, False), (False, False)
+WAYS = {
+    **{UP: _UP, DOWN: _DOWN, ACROSS: _ACROSS},
+    **{"party to server": _UP, "server to parties": _DOWN, "party to party": _ACROSS},
+}
 NAMES = {kind.TYPE: kind.__name__ for kind in messages()}
 
 
@@ -27,24 +35,24 @@ def clients_of(protocol: str) -> int:
     return 5 if protocol == "secfc" else 3
 
 
-def run(config: RunConfig, clients: int) -> tuple[InMemory, list[str]]:
-    """Give how a run ended, and the names of the messages in the order in which they were first sent."""
-    sent: dict[str, None] = {}
+def run(config: RunConfig, clients: int) -> tuple[InMemory, Sent]:
+    """Give how a run ended, and the messages by name in the order in which they were first sent."""
+    sent: Sent = {}
 
     def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
-        sent.setdefault(NAMES[header.type])
+        sent.setdefault(NAMES[header.type], set()).add((sender.is_server, receiver.is_server))
         return body
 
-    return run_together(config, clients, tap=tap), list(sent)
+    return run_together(config, clients, tap=tap), sent
 
 
 @pytest.fixture(scope="module", params=PROTOCOLS)
-def ended(request: pytest.FixtureRequest) -> tuple[str, InMemory, list[str]]:
+def ended(request: pytest.FixtureRequest) -> tuple[str, InMemory, Sent]:
     """Run each protocol with its default settings, once."""
     return request.param, *run(configure(request.param, {}), clients_of(request.param))
 
 
-def test_what_is_foreseen_is_what_the_run_claims_and_releases(ended: tuple[str, InMemory, list[str]]) -> None:
+def test_what_is_foreseen_is_what_the_run_claims_and_releases(ended: tuple[str, InMemory, Sent]) -> None:
     protocol, found, _ = ended
     foreseen = foresee(configure(protocol, {}), clients_of(protocol), None)
     result = next(one.result for one in found.outcomes.values() if one.result is not None)
@@ -69,7 +77,7 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_every_message_that_is_sent_is_told_and_nothing_else(ended: tuple[str, InMemory, list[str]]) -> None:
+def test_every_message_that_is_sent_is_told_and_nothing_else(ended: tuple[str, InMemory, Sent]) -> None:
     protocol, _, sent = ended
     compare(configure(protocol, {}), {}, sent)
 
@@ -86,7 +94,7 @@ def test_every_message_of_two_parties_is_told_and_nothing_else(mode: str) -> Non
     compare(config, values, run(config, 1)[1], parties=2)
 
 
-def compare(config: RunConfig, values: dict[str, Any], sent: list[str], **more: Any) -> None:
+def compare(config: RunConfig, values: dict[str, Any], sent: Sent, **more: Any) -> None:
     protocol = config.protocol
     facts = {
         "private": find_protocol(protocol).privacy_unit(config) is not None,
@@ -102,5 +110,13 @@ def compare(config: RunConfig, values: dict[str, Any], sent: list[str], **more: 
     vertical = {"SeedContribution"} if protocol.startswith("vertical") else set()
     assert set(sent) <= set().union(*rows) <= {*sent, *vertical}
     # They are listed in the order in which they are first sent.
-    first = [min(sent.index(name) for name in row - vertical) for row in rows]
-    assert first == sorted(first), [sent[i] for i in first]
+    order = list(sent)
+    first = [min(order.index(name) for name in row - vertical) for row in rows]
+    assert first == sorted(first), [order[i] for i in first]
+    # Nobody sends or receives a message but whom its row names, and who reads nothing in it does not receive it. In
+    # vertical-he rank 0 may be an owner: there ranks say less.
+    for row in flow.sent(facts) if flow.readers[0] == "server" else ():
+        ways = set().union(*(sent.get(kind.__name__, set()) for kind in row.kinds))
+        assert ways <= {WAYS.get(row.route, way) for way in ways}, (row, ways)
+        assert row.others != "never sent to them" or ways <= {_UP}, row
+        assert not row.server.startswith("nothing") or ways <= {_ACROSS}, row
