@@ -16,6 +16,12 @@ from fastlloyd.data.source import open_source
 _counted: Counter[str] | None = None
 
 
+def column_names(path: str | Path | Place) -> tuple[str, ...]:
+    """Return the names of all columns."""
+    with open_source(path) as source:
+        return source.names
+
+
 def texts_of(path: str | Path | Place, column: str) -> tuple[str, ...]:
     """Return what a column holds as text, row by row."""
     with open_source(path) as source:

@@ -8,7 +8,7 @@ Source: docs/protocol.md, "Bounds and scaling".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.form import listed, read_rows
+from fastlloyd.data.missing import row_blocks
 from fastlloyd.errors import ConfigError, DataError, did_you_mean, format_count
 
 AUTO_PUBLIC = "auto-public"
 
-_BLOCK_VALUES = 1 << 17
+_BLOCK_VALUES = 1 << 17  # stay in the processor's cache
 _NAMED = 8
 _FORMS = "expected --bounds LO,HI (two numbers for all features) or a CSV file with the columns feature,lo,hi"
 
@@ -192,7 +193,7 @@ def scale(
     _check_width(values, bounds)
     result = np.empty(values.shape, dtype=np.float64) if out is None else out
     middle, half = bounds.middle, bounds.half_width
-    for rows in _row_blocks(values):
+    for rows in row_blocks(values, _BLOCK_VALUES):
         block = np.clip(values[rows], bounds.lo, bounds.hi, out=result[rows])
         np.subtract(block, middle, out=block)
         np.divide(block, half, out=block)
@@ -243,7 +244,7 @@ def count_outside(values: NDArray[np.float64], bounds: Bounds) -> NDArray[np.int
     """
     _check_width(values, bounds)
     counts = np.zeros(values.shape[1], dtype=np.int64)
-    for rows in _row_blocks(values):
+    for rows in row_blocks(values, _BLOCK_VALUES):
         block = values[rows]
         counts += np.count_nonzero((block < bounds.lo) | (block > bounds.hi), axis=0)
     return counts
@@ -272,13 +273,6 @@ def clipping_words(outside: NDArray[np.int64], rows: int, names: Sequence[str]) 
     more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
     shown = ", ".join(wrong[:_NAMED]) + more
     return f"more than half of the values of {shown} would be clipped: check units and bounds" if wrong else ""
-
-
-def _row_blocks(values: NDArray[np.float64]) -> Iterator[slice]:
-    """Cut the rows into blocks that stay in the processor's cache."""
-    rows = max(1, _BLOCK_VALUES // max(1, values.shape[1]))
-    for start in range(0, values.shape[0], rows):
-        yield slice(start, start + rows)
 
 
 def _check_width(values: NDArray[np.float64], bounds: Bounds) -> None:

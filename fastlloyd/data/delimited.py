@@ -56,11 +56,14 @@ class Cells:
         Columns that are read as text, without the spaces around it.
     first_line : int or None
         Line of the file's first record, if every record up to here is one line.
+    people : int64 array, shape (n,), or None
+        The person of each row, where `Reading` numbers people.
     """
 
     values: NDArray[np.float64]
     texts: tuple[list[str], ...] = ()
     first_line: int | None = None
+    people: NDArray[np.int64] | None = None
 
 
 class Delimited:

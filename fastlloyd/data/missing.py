@@ -5,7 +5,7 @@ An infinite value is always refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -20,6 +20,13 @@ MISSING_RULES: tuple[Missing, ...] = ("refuse", "drop", "midpoint")
 _BLOCK_VALUES = 1 << 20
 
 
+def row_blocks(values: NDArray[np.float64], most: int = _BLOCK_VALUES) -> Iterator[slice]:
+    """Split the rows of a matrix into blocks of at most that number of values."""
+    step = max(1, most // max(1, values.shape[1]))
+    for start in range(0, len(values), step):
+        yield slice(start, start + step)
+
+
 def refuse_infinite(values: NDArray[np.float64], place: Callable[[int, int], str]) -> None:
     """Refuse values, shape (n, d), of which one is infinite; `place` names the cell at row and column, from 0.
 
@@ -28,22 +35,20 @@ def refuse_infinite(values: NDArray[np.float64], place: Callable[[int, int], str
     DataError
         Names the first one.
     """
-    step = max(1, _BLOCK_VALUES // max(1, values.shape[1]))
-    for start in range(0, len(values), step):
-        infinite = np.isinf(values[start : start + step])
+    for rows in row_blocks(values):
+        infinite = np.isinf(values[rows])
         if infinite.any():
             row, column = (int(i) for i in np.argwhere(infinite)[0])
             raise DataError(
-                f"{place(start + row, column)}: expected a finite number, got an infinite one; correct the cell"
+                f"{place(rows.start + row, column)}: expected a finite number, got an infinite one; correct the cell"
             )
 
 
 def count_missing(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, int]:
     """Count the missing values of each feature that lacks any; `values` has shape (n, d)."""
     counts = np.zeros(len(names), dtype=np.int64)
-    step = max(1, _BLOCK_VALUES // values.shape[1])
-    for start in range(0, len(values), step):
-        counts += np.count_nonzero(np.isnan(values[start : start + step]), axis=0)
+    for rows in row_blocks(values):
+        counts += np.count_nonzero(np.isnan(values[rows]), axis=0)
     return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
 
 
@@ -108,11 +113,10 @@ def settle_missing(
     """
     if not missing_in:
         return None, 0
-    step = max(1, _BLOCK_VALUES // values.shape[1])
     whole: NDArray[np.bool_] | None = None
     missing_rows = 0
-    for start in range(0, len(values), step):
-        block = values[start : start + step]
+    for rows in row_blocks(values):
+        block = values[rows]
         gaps = np.isnan(block)
         incomplete = gaps.any(axis=1)
         if not incomplete.any():
@@ -120,12 +124,12 @@ def settle_missing(
         missing_rows += int(incomplete.sum())
         if rule == "refuse":
             record, column = (int(i) for i in np.argwhere(gaps)[0])
-            raise missing_value(place(start + record, column), missing_in, mean=mean)
+            raise missing_value(place(rows.start + record, column), missing_in, mean=mean)
         if middle is not None:
             np.copyto(block, middle, where=gaps)
             continue
         whole = np.ones(len(values), dtype=np.bool_) if whole is None else whole
-        whole[start : start + step] = ~incomplete
+        whole[rows] = ~incomplete
     return whole, missing_rows
 
 
@@ -151,10 +155,9 @@ def keep_whole(
     """
     if whole is None:
         return values, people
-    step = max(1, _BLOCK_VALUES // values.shape[1])
     end = 0
-    for start in range(0, len(values), step):
-        block = values[start : start + step][whole[start : start + step]]
+    for rows in row_blocks(values):
+        block = values[rows][whole[rows]]
         values[end : end + len(block)] = block
         end += len(block)
     numbers = np.where(whole, np.cumsum(whole) - 1, -1)

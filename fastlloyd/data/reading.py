@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Database
+from fastlloyd.data.delimited import Cells
 from fastlloyd.data.form import DataFile, is_identifier, listed
 from fastlloyd.data.merge import Unit, number_people
 from fastlloyd.data.missing import MISSING_RULES, refuse_infinite
@@ -30,27 +31,6 @@ class Wanted(TypedDict, total=False):
     unit: Unit | None
     categories: Categories | None
     texts: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Some rows of a table.
-
-    Attributes
-    ----------
-    values : float64 array, shape (n, d)
-        All features; NaN where a value is missing.
-    texts : tuple of lists of str, each of length n
-    people : int64 array, shape (n,), or None
-        The person of each row, where rows are merged.
-    first_line : int or None
-        As `Cells` have it.
-    """
-
-    values: NDArray[np.float64]
-    texts: tuple[list[str], ...] = ()
-    people: NDArray[np.int64] | None = None
-    first_line: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,7 +92,7 @@ class Reading:
             return None
         return self.bounds.match(self.features).middle
 
-    def chunks(self, height: int | None) -> Iterator[Rows]:
+    def chunks(self, height: int | None) -> Iterator[Cells]:
         """Read all rows, some at a time; refuse infinite values."""
         lists, unit, place = self.lists.columns, self.unit, self.source.place
         named = (*lists, *self.texts, *self._people)
@@ -124,7 +104,7 @@ class Reading:
             made = [self.lists.indicate(column, own, **where) for column, own in zip(lists, cells.texts, strict=False)]
             people = None if unit is None else number_people(cells.texts[-1], numbers, column=unit.column, **where)
             values = np.hstack([cells.values, *made]) if made else cells.values
-            yield Rows(values, cells.texts[len(lists) :][: len(self.texts)], people, cells.first_line)
+            yield Cells(values, cells.texts[len(lists) :][: len(self.texts)], cells.first_line, people)
             done += len(values)
 
     def place(self, first_line: int | None, done: int, row: int, column: int) -> str:

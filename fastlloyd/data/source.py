@@ -78,18 +78,6 @@ class Source:
         return self.names.index(column)
 
 
-def column_names(path: str | Path | Place) -> tuple[str, ...]:
-    """Read the names of all columns of a file, used or not.
-
-    Raises
-    ------
-    DataError
-        The file is missing or unreadable.
-    """
-    with open_source(path) as source:
-        return source.names
-
-
 @contextlib.contextmanager
 def open_source(path: str | Path | Place | Source) -> Iterator[Source]:
     """Open a file by its suffix, or query a database; an open source is returned unchanged.

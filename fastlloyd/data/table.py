@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.database import Database, Place
+from fastlloyd.data.delimited import Cells
 from fastlloyd.data.form import NO_RECORDS
 from fastlloyd.data.merge import merge_rows
 from fastlloyd.data.missing import (
@@ -26,7 +27,7 @@ from fastlloyd.data.missing import (
     missing_value,
     settle_missing,
 )
-from fastlloyd.data.reading import Reading, Rows, Wanted
+from fastlloyd.data.reading import Reading, Wanted
 from fastlloyd.data.source import Source, open_source
 from fastlloyd.errors import DataError
 from fastlloyd.kmeans.stored import StoredRows
@@ -176,7 +177,7 @@ def read_table_within(path: str | Path | Place, limit: MemoryLimit, **wanted: Un
         if 0 < (source.rows or 0) <= most:
             return _finish(reading, list(reading.chunks(None)))
         chunks = reading.chunks(max(1, _CHUNK_VALUES // len(reading.features)))
-        held: deque[Rows] = deque()
+        held: deque[Cells] = deque()
         rows = source.rows or 0
         while rows <= most:  # as text is read
             cells = next(chunks, None)
@@ -188,7 +189,7 @@ def read_table_within(path: str | Path | Place, limit: MemoryLimit, **wanted: Un
         return _store(reading, chain((held.popleft() for _ in range(len(held))), chunks), limit.folder)
 
 
-def _join(chunks: list[Rows], width: int) -> Rows:
+def _join(chunks: list[Cells], width: int) -> Cells:
     """Stack chunks of `width` features; free each one as soon as it is copied."""
     if len(chunks) == 1:
         return replace(chunks[0], values=np.ascontiguousarray(chunks[0].values))
@@ -203,10 +204,10 @@ def _join(chunks: list[Rows], width: int) -> Rows:
         chunk = chunks.pop().values
         values[end - len(chunk) : end] = chunk
         end -= len(chunk)
-    return Rows(values, texts, np.concatenate(people) if people else None, first_line)
+    return Cells(values, texts, first_line, np.concatenate(people) if people else None)
 
 
-def _finish(reading: Reading, chunks: list[Rows]) -> Table:
+def _finish(reading: Reading, chunks: list[Cells]) -> Table:
     """Make records of all rows; uses the chunks up."""
     source, unit, features = reading.source, reading.unit, reading.features
     rows, path = _join(chunks, len(features)), source.place
@@ -257,7 +258,7 @@ def _refuse_large(reading: Reading) -> None:
     )
 
 
-def _store(reading: Reading, chunks: Iterator[Rows], folder: Path) -> StoredTable:
+def _store(reading: Reading, chunks: Iterator[Cells], folder: Path) -> StoredTable:
     """Write the records of all rows to a file, chunk by chunk; chunks do not depend on each other."""
     stored, place = StoredRows(folder, len(reading.features)), reading.source.place
     kept: list[NDArray[np.bool_]] = []

@@ -17,7 +17,6 @@ from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Database, Place, find_place
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.records import StoredRecords
-from fastlloyd.data.source import column_names
 from fastlloyd.data.table import MemoryLimit, StoredTable, read_table, read_table_within
 from fastlloyd.data.vertical import read_vertical
 from fastlloyd.errors import ConfigError, DataError, Interrupted
@@ -26,7 +25,7 @@ from fastlloyd.run.own_records import load_large
 from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import PartyId
 from tests.contracts.databases import PASSWORD, Duckdb, Postgresql, Sqlite, postgresql_server
-from tests.reading import texts_of
+from tests.reading import column_names, texts_of
 
 Store = Sqlite | Duckdb | Postgresql
 MAKE = "CREATE TABLE people (person_id INTEGER, ward VARCHAR(20), age INTEGER, dose DOUBLE PRECISION)"

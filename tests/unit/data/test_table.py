@@ -11,9 +11,9 @@ import pytest
 
 from fastlloyd.data.bounds import Bounds, parse_bounds
 from fastlloyd.data.delimited import SAMPLE_ROWS
-from fastlloyd.data.source import column_names
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
+from tests.reading import column_names
 
 
 @pytest.fixture
