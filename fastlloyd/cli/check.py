@@ -140,7 +140,7 @@ class _Question:
     @property
     def vertical(self) -> bool:
         """Whether all parties hold columns of the same people."""
-        return find(self.config.protocol).partition == "vertical"
+        return self.config.row.partition == "vertical"
 
     @property
     def record(self) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 from fastlloyd.errors import ConfigError
-from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import RunConfig
 
 _UNUSED = (
@@ -53,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
 
     clients = _clients(config) if arguments.n is None else arguments.n - 1
     lines = find_protocol(config.protocol).plan_lines(config, clients, _features(config, arguments.d))
-    number = find(config.protocol).results
+    number = config.row.results
     version = f"version {number} of {config.protocol}; a party whose build has another one is refused"
     lines.insert(1, PlanLine("results", version))
     sys.stdout.write("".join(f"{line}\n" for line in lines))
@@ -84,7 +83,7 @@ def _features(config: RunConfig, d: int | None) -> int | None:
     from fastlloyd.report.unit import format_count
     from fastlloyd.run.inputs import count_features
 
-    if config.dataset is not None or find(config.protocol).partition == "vertical":
+    if config.dataset is not None or config.row.partition == "vertical":
         return d
     categories = Categories() if config.categories is None else Categories.read(config.categories)
     bounds = None if config.bounds is None else categories.bounds(parse_bounds(config.bounds))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from fastlloyd.cli.arguments import name_list
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options, show_in_long_help
 from fastlloyd.errors import EXIT_BUDGET, EXIT_INPUT, EXIT_OK, ConfigError
-from fastlloyd.protocols.registry import find, knows, summaries
+from fastlloyd.protocols.registry import knows, summaries
 from fastlloyd.report.lines import json_line
 from fastlloyd.report.unit import format_bytes
 from fastlloyd.run.config import RunConfig
@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _point_to_resume(config: RunConfig, ranks: int, begun: float, code: int) -> None:
     """Say that the run can go on, if it had begun: a launcher ends all ranks of a lost one before they can say so."""
-    if config.state_dir is None or not find(config.protocol).resumes or (config.resume and code == EXIT_INPUT):
+    if config.state_dir is None or not config.row.resumes or (config.resume and code == EXIT_INPUT):
         return
     from fastlloyd.run.state import interrupted_since, resume_words
 

@@ -29,7 +29,6 @@ from fastlloyd.dossier.standing import (
 )
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
-from fastlloyd.protocols.registry import find
 from fastlloyd.report.sight import Sight
 from fastlloyd.report.unit import format_count, format_epsilon
 from fastlloyd.run.promise import short_unit, unit_sentence
@@ -77,7 +76,7 @@ def summarise(run: PlannedRun) -> Iterator[str]:
     clusters = f"{'at most ' if run.config.choose_k else ''}{format_count(run.common.public.k, 'cluster')}"
     whose = "whose columns the parties hold" if run.vertical else f"of {format_count(run.clients, 'client')}"
     yield (
-        f"{run.config.protocol} ({find(run.config.protocol).summary}): {clusters} of at most "
+        f"{run.config.protocol} ({run.config.row.summary}): {clusters} of at most "
         f"{format_count(run.n_total, 'record')} {whose}."
     )
     told = run.flow
@@ -146,7 +145,7 @@ def _computation(run: PlannedRun) -> Iterator[Block]:
     """Say what is asked of whom."""
     public = run.common.public
     rows = [
-        ("protocol", f"{find(run.config.protocol).summary} ({run.config.protocol})"),
+        ("protocol", f"{run.config.row.summary} ({run.config.protocol})"),
         (
             "task",
             "group similar records into "

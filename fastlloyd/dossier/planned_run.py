@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.crypto.link.roster import Roster
-from fastlloyd.protocols.registry import find
 from fastlloyd.report.flow import Flow
 from fastlloyd.report.sight import Sight, Sights, who_sees
 from fastlloyd.run.config import VERTICAL, RunConfig
@@ -101,7 +100,7 @@ class PlannedRun:
     @property
     def vertical(self) -> bool:
         """Whether the parties hold columns of the same people."""
-        return find(self.config.protocol).partition == "vertical"
+        return self.config.row.partition == "vertical"
 
     @property
     def unit(self) -> str | None:

@@ -33,7 +33,6 @@ from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocol.base import Protocol
-from fastlloyd.protocols.registry import find
 from fastlloyd.report.expected import Expected
 from fastlloyd.report.outlook import PlanLine, outlook_line
 from fastlloyd.run.closing import conclude, conclude_without_result
@@ -103,7 +102,7 @@ class OfRecords(Protocol[H]):
 
     def load(self, config: RunConfig, common: CommonInputs, me: PartyId) -> ClientRecords | None:
         """Load a client's own records; the server has none."""
-        return (load_large if find(config.protocol).streams else load_client)(config, common, me)
+        return (load_large if config.row.streams else load_client)(config, common, me)
 
     def writes_result(self, me: PartyId) -> bool:
         """Say whether this party can receive the result."""

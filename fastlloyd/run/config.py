@@ -14,7 +14,7 @@ from fastlloyd.data.database import Place, check_question, find_place
 from fastlloyd.data.form import Form
 from fastlloyd.errors import ConfigError
 from fastlloyd.party.option import option, options_of
-from fastlloyd.protocols.registry import DEFAULT, ROWS, find
+from fastlloyd.protocols.registry import DEFAULT, ROWS, Row, find
 
 VERTICAL = "vertical"
 """The table of a run file that the vertical protocols have in common; there is one per protocol besides."""
@@ -234,7 +234,7 @@ class RunConfig:
     log_file: str | None = option(None, "'{client}' becomes the rank; default: standard error", OUT, "FILE", path=True)
 
     def __post_init__(self) -> None:
-        chooses = find(self.protocol).chooses_k
+        chooses = self.row.chooses_k
         for entry in OPTIONS.values():
             if (value := getattr(self, entry.name)) is not None:  # code may leave out what no protocol here needs
                 entry.read(value)
@@ -261,7 +261,7 @@ class RunConfig:
             )
         if self.memory is not None:
             read_bytes(self.memory)
-            if not find(self.protocol).streams:
+            if not self.row.streams:
                 able = ", ".join(row.name for row in ROWS if row.streams)
                 raise ConfigError(
                     f"--memory: {self.protocol} holds all records in memory; leave it out, or take a --protocol that "
@@ -303,6 +303,11 @@ class RunConfig:
             raise ConfigError("--roster and --key belong together: pinned certificates, and this party's own key")
         if self.review and self.state_dir is None:
             raise ConfigError("--review holds the result in the state directory and needs --state-dir")
+
+    @property
+    def row(self) -> Row:
+        """What the registry says of the protocol that runs."""
+        return find(self.protocol)
 
     @property
     def reconnect_s(self) -> float:

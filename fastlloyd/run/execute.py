@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.crypto.link.roster import Roster
@@ -38,8 +38,7 @@ from fastlloyd.net.meter import Meter
 from fastlloyd.net.transport import Transport
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.delta import large_delta
-from fastlloyd.privacy.ledger import Ledger, Release
-from fastlloyd.protocols.registry import find
+from fastlloyd.privacy.ledger import Release
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.earlier import find_earlier
 from fastlloyd.report.files import output_folder
@@ -51,7 +50,7 @@ from fastlloyd.run.inputs import CommonInputs, told
 from fastlloyd.run.machine import CostKeeper, Host
 from fastlloyd.run.outcome import Claim, Outcome
 from fastlloyd.run.own_rank import load_identity
-from fastlloyd.run.session import Adapter, Session, find_protocol
+from fastlloyd.run.session import Session, find_protocol
 from fastlloyd.run.state import StateDir, interrupted_words, resume_words
 from fastlloyd.run.vertical import refuse_one_file
 from fastlloyd.wire.header import SERVER, clients
@@ -109,15 +108,13 @@ class _Execution:
 
     Attributes
     ----------
+    identity : Identity
+        The key of a party that no roster names, or that cannot start.
     session : Session or None
-        None: this party cannot start, and `problem` says why.
+        None: the configuration or the public inputs are at fault.
     state : StateDir or None
-    ledger : Ledger or None
-        The one in `state`.
     clipped : str
         What to say to the owner of this party's records of values outside of the bounds; '' for nothing.
-    deadline_s : float
-        For the set-up, and for leaving together.
     """
 
     def __init__(self, transport: Transport, announcer: Announcer, approve: Approve | None) -> None:
@@ -125,27 +122,26 @@ class _Execution:
         self.transport = transport
         self.announcer = announcer
         self.approve = approve
+        self.identity = make_identity(str(transport.me), transport.me.rank)
         self.session: Session | None = None
-        self.problem: FastLloydError | None = None
         self.state: StateDir | None = None
-        self.ledger: Ledger | None = None
-        self.resumes = False
         self.clipped = ""
-        self.deadline_s = RunConfig().setup_deadline
         self.files: Files | None = None
 
     def participate(self, config: RunConfig | FastLloydError) -> Ending:
         """Check the inputs, meet the other parties, live, write the files, and leave together."""
-        self.problem = config if isinstance(config, FastLloydError) else self._prepare(config)
-        session, announcer = self.session, self.announcer
+        announcer = self.announcer
+        problem = config if isinstance(config, FastLloydError) else self._prepare(config)
+        deadline_s = (RunConfig() if isinstance(config, FastLloydError) else config).setup_deadline
         links = self._links()
         outcome: Outcome | None = None
         try:
-            session = self._meet(links)
+            session = self._meet(links, problem, deadline_s)
+            session.carrier = announcer.carrier or self._carrier(session.config.transport)
             self.files = self._make_files(session)
             outcome = self._live(session, links, self.files)
             self.files.write(outcome)
-            leave_together(links, deadline_s=self.deadline_s, late=outcome.late)
+            leave_together(links, deadline_s=session.config.setup_deadline, late=outcome.late)
             if self.state is not None:
                 self.state.finish()  # not before: whoever could not write its files resumes to have them
         except Exception as caught:
@@ -161,43 +157,38 @@ class _Execution:
 
     def _prepare(self, config: RunConfig) -> FastLloydError | None:
         """Check all inputs and make the session; return what is wrong, for the other parties must hear of it."""
-        me, announcer, clients_ = self.transport.me, self.announcer, len(self.transport.peers)
-        self.deadline_s = config.setup_deadline
+        me, announcer, count = self.transport.me, self.announcer, len(self.transport.peers)
         try:
             protocol = find_protocol(config.protocol)
-            self.resumes = find(config.protocol).resumes
             if config.evaluate:
                 check_available()
-            config, common = protocol.gather(config, clients_)
-            identity, roster = load_identity(config, me, clients_)
-            if roster is not None:
-                announcer.names = announcer.view.names = {entry.rank: entry.name for entry in roster.entries}
-            if self.approve is not None:
-                self.approve.check_public(config, common, roster)
-            stored = {} if config.state_dir is None else self._open_state(config, config.state_dir, protocol)
-            if announcer.one_host:
-                refuse_one_file(config, common, clients_)
-            if not config.overwrite:
-                find_earlier(output_folder(config.output, me)).refuse(stored.get("run_id"))
+            settled, common = protocol.gather(config, count)
             self.session = session = Session(
                 me=me,
-                everybody=clients(clients_),
-                config=config,
+                everybody=clients(count),
+                config=settled,
                 common=common,
-                own=protocol.load(config, common, me),
-                identity=identity,
-                roster=roster,
-                stored=stored,
+                identity=self.identity,
                 mpi=announcer.mpi,
-                prints=announcer.may_print if config.print_result is None else config.print_result,
+                prints=announcer.may_print if settled.print_result is None else settled.print_result,
                 started=self.started,
             )
+            session.identity, session.roster = load_identity(settled, me, count)
+            if session.roster is not None:
+                announcer.names = announcer.view.names = {one.rank: one.name for one in session.roster.entries}
+            if self.approve is not None:
+                self.approve.check_public(settled, common, session.roster)
+            if settled.state_dir is not None:
+                self._open_state(session, settled.state_dir)
+            if announcer.one_host:
+                refuse_one_file(settled, common, count)
+            if not settled.overwrite:
+                find_earlier(output_folder(settled.output, me)).refuse(session.stored.get("run_id"))
+            session.own = protocol.load(settled, common, me)
         except Exception as caught:
-            if announcer.one_host and clients_ > 1 and isinstance(caught, FormError):
+            if announcer.one_host and count > 1 and isinstance(caught, FormError):
                 return FormError(f"{caught}. {_SAME_FORM}")
             return _as_ours(caught)
-        if self.ledger is not None:
-            session.ledger = self.ledger
         if announcer.speaks:
             self._point_out(session)
         self.clipped = getattr(session.own, "clipped", "")
@@ -205,19 +196,18 @@ class _Execution:
             announcer.confide(f"{self.clipped} (said to the owner of these records only)")
         return None
 
-    def _open_state(self, config: RunConfig, root: str, protocol: Adapter) -> dict[str, Any]:
-        """Open this party's state directory and its ledger; return what is stored of the run to resume."""
-        self.state = state = StateDir(root, self.transport.me, resume=config.resume)
-        self.ledger = state.open_ledger()
-        state.keep_unit(config.unit or protocol.people(config))
+    def _open_state(self, session: Session, root: str) -> None:
+        """Open this party's state directory and its ledger, and read what is stored of the run to resume."""
+        config = session.config
+        self.state = state = StateDir(root, session.me, resume=config.resume)
+        session.ledger = state.open_ledger()
+        state.keep_unit(config.unit or session.protocol.people(config))
         if config.review:
             Decisions(state.path)  # a damaged one is found before anything is spent
-        if not config.resume:
-            return {}
-        stored = state.facts()
-        refuse_other_protocol(stored["plan"], config.protocol)
-        refuse_other_build(stored, config.protocol)
-        return stored
+        if config.resume:
+            session.stored = state.facts()
+            refuse_other_protocol(session.stored["plan"], config.protocol)
+            refuse_other_build(session.stored, config.protocol)
 
     def _point_out(self, session: Session) -> None:
         """Tell people before the start what they may not have meant."""
@@ -226,7 +216,7 @@ class _Execution:
             announcer.note(
                 "demonstration: links are encrypted but the parties' keys are not authenticated (no --roster and --key)"
             )
-        if state is not None and state.interrupted and not session.resumed and self.resumes:
+        if state is not None and state.interrupted and not session.resumed and session.config.row.resumes:
             announcer.note(interrupted_words(state.path))
         public = session.common.public
         delta = getattr(public, "delta", None)
@@ -238,25 +228,25 @@ class _Execution:
         """Return the links that this party needs: none to other clients, where the protocol can do without."""
         transport, session = self.transport, self.session
         me, linked, certificates = transport.me, transport.peers, None
+        first = setup_bounds(me)
         if session is None:
-            links = SecureLinks(transport, make_identity(str(me), me.rank), None, Meter(transport.wire))
+            links = SecureLinks(transport, self.identity, None, Meter(transport.wire))
         else:
             session.meter = Meter(transport.wire)
-            if not me.is_server and not find_protocol(session.config.protocol).links_clients(session.config):
+            if not me.is_server and not session.protocol.links_clients(session.config):
                 linked = (SERVER,)
             if session.roster is not None:
                 certificates = {party: der for party, der in session.roster.certificates().items() if party != me}
             links = SecureLinks(transport, session.identity, certificates, session.meter, linked=linked)
-        first = setup_bounds(me)
         links.bound(message_bytes=first.largest, ahead_bytes=first.ahead_bytes)
         return links
 
-    def _meet(self, links: SecureLinks) -> Session:
+    def _meet(self, links: SecureLinks, problem: FastLloydError | None, deadline_s: float) -> Session:
         """Start together with the other parties and bring the links up."""
         session, announcer = self.session, self.announcer
         announcer.patience.stage = partial(_awaited, links, "start")
         before = None if session is None or not session.resumed else bytes.fromhex(session.stored["run_id"])
-        run_id = agree_start(links, self.problem, deadline_s=self.deadline_s, run_id=before)
+        run_id = agree_start(links, problem, deadline_s=deadline_s, run_id=before)
         if session is None:
             raise InternalError("the start was agreed although this party has no session")
         if before not in (None, run_id):
@@ -269,8 +259,7 @@ class _Execution:
         announcer.patience.stage = partial(_awaited, links, "links")
         announcer.view.run, announcer.view.stage = run_id.hex(), "setup"
         values = told(session.config, session.common, session.roster)
-        links.connect(session.digest, deadline_s=self.deadline_s, values=values, explain=partial(explain, own=values))
-        session.carrier = announcer.carrier or self._carrier(session.config.transport)
+        links.connect(session.digest, deadline_s=deadline_s, values=values, explain=partial(explain, own=values))
         return session
 
     def _carrier(self, asked: str) -> str:
@@ -287,7 +276,7 @@ class _Execution:
 
     def _make_files(self, session: Session) -> Files:
         """Return what this party writes its files with."""
-        if not find_protocol(session.config.protocol).writes_result(session.me):
+        if not session.protocol.writes_result(session.me):
             return ServerFiles(session)
         if session.config.review and self.state is not None:
             return HeldFiles(session, self.state.path)
@@ -295,7 +284,7 @@ class _Execution:
 
     def _live(self, session: Session, links: SecureLinks, files: Files) -> Outcome:
         """Drive this party's session over its links."""
-        config, protocol, announcer = session.config, find_protocol(session.config.protocol), self.announcer
+        config, protocol, announcer = session.config, session.protocol, self.announcer
 
         def hold_to_approval(planned: tuple[Release, ...], delta: float) -> None:
             if self.approve is not None:
@@ -335,17 +324,18 @@ class _Execution:
         ending = _in_spite_of_a_signal(partial(abort, links, error))
         _explain(error, ending, announcer)
         # Under `fastlloyd run` that command says so.
-        says = announcer.speaks and not announcer.events and self.resumes and ending.reason != Reason.RESUME
-        if says and state is not None and state.keeps_own:
+        says = announcer.speaks and not announcer.events and ending.reason != Reason.RESUME
+        resumes = self.session is not None and self.session.config.row.resumes
+        if says and resumes and state is not None and state.keeps_own:
             announcer.complain(resume_words(state.path))
         return ending
 
     def _keep_ledger(self) -> None:
         """Note how long the ledger is and give it back; the run's folder says so too, if this cannot."""
-        if self.state is not None and self.ledger is not None:
+        if self.state is not None and self.session is not None:
             with contextlib.suppress(ConfigError):
                 self.state.note_ledger()
-            self.ledger.close()
+            self.session.ledger.close()
 
 
 def _awaited(links: SecureLinks, what: str) -> str:

@@ -21,7 +21,6 @@ from fastlloyd.data.categories import Categories
 from fastlloyd.data.dataset import Dataset, split_rows
 from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.errors import ConfigError
-from fastlloyd.protocols.registry import find
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, public_part
 from fastlloyd.version import __version__
@@ -64,7 +63,7 @@ class CommonInputs:
         return {
             **public_part(config),
             "version": PROTOCOL_VERSION,
-            "results_version": find(config.protocol).results,
+            "results_version": config.row.results,
             "resume": config.resume,
             "public": dataclasses.asdict(self.public),
             "caps": self.caps,
@@ -112,7 +111,7 @@ def public_values(config: RunConfig, common: CommonInputs, roster: Roster | None
     del facts["resume"]  # an interrupted run goes on under the approval that it began with
     settled, version, split = facts.pop("public"), facts.pop("version"), facts.pop("split")
     lo, hi, names = facts.pop("bounds")
-    own_columns = find(config.protocol).partition == "vertical" and split is None
+    own_columns = config.row.partition == "vertical" and split is None
     values = {
         **facts,
         "settled": settled,

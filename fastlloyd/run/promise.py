@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fastlloyd.privacy.delta import large_delta
-from fastlloyd.protocols.registry import find
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Foreseen
@@ -84,7 +83,7 @@ def unit_sentence(config: RunConfig) -> str | None:
     unit = privacy_unit(config)
     if unit is None:
         return None
-    delta = "" if find(config.protocol).pure else ", and a larger delta"
+    delta = "" if config.row.pure else ", and a larger delta"
     return f"{unit}; {_WORDS[unit][1]} has g times the epsilon{delta}"
 
 

@@ -22,7 +22,7 @@ from fastlloyd.lifecycle.messages import setup_bounds
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Allow, Identify, Party
 from fastlloyd.privacy.ledger import Ledger, Release
-from fastlloyd.protocols.registry import find, read_protocol
+from fastlloyd.protocols.registry import read_protocol
 from fastlloyd.report import document
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.sight import Words
@@ -107,6 +107,11 @@ class Session:
         return self
 
     @property
+    def protocol(self) -> Adapter:
+        """The protocol that runs."""
+        return find_protocol(self.config.protocol)
+
+    @property
     def resumed(self) -> bool:
         """Whether this run goes on with an interrupted one."""
         return bool(self.stored)
@@ -175,7 +180,7 @@ class Session:
         ]
         return {
             "protocol": config.protocol,
-            "results_version": find(config.protocol).results,
+            "results_version": config.row.results,
             "run": self.run_id.hex(),
             "parties": {
                 "clients": clients,

@@ -20,7 +20,6 @@ from typing import Annotated, Any, Literal
 from fastlloyd.errors import ConfigError, PeerError, did_you_mean
 from fastlloyd.net.tcp.address import parse_address
 from fastlloyd.net.tcp.route import MOST_OFFER_BYTES
-from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.run_file import has_table, load_config, names_bounds_file, to_toml, with_values
 from fastlloyd.wire.decode import Within, decode, load_json
@@ -161,7 +160,7 @@ def check_offer(path: Path) -> None:
 
 def _refuse_vertical(path: Path, config: RunConfig) -> None:
     """Refuse tables that are split by columns: columns and bounds are each party's own there, in no approval."""
-    if find(config.protocol).partition == "vertical":
+    if config.row.partition == "vertical":
         raise ConfigError(
             f"{path}: protocol: an approval says nothing of the columns that a site brings to {config.protocol}; join "
             "it by hand, with `fastlloyd join`"
@@ -227,7 +226,7 @@ def write_offer(config: RunConfig, name: str) -> bytes:
     """
     if not NAME.fullmatch(name):
         raise ConfigError(f"--offer: expected a name of letters, digits, dashes and underscores, got {name!r}")
-    if find(config.protocol).partition == "vertical":
+    if config.row.partition == "vertical":
         raise ConfigError(f"--offer: sites join {config.protocol} by hand: no approval has the columns that they bring")
     texts: dict[str, str | None] = dict.fromkeys(_NAMES_A_FILE)
     for key in _NAMES_A_FILE:
