@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -70,8 +70,9 @@ class Option:
         Whether it may stand in a run file that comes from somebody else although the parties' may differ.
     common : bool
         Whether most people need it: a short help shows these flags alone.
-    path : bool
-        Whether a text is the path of a file or folder; in a run file it is relative to that file.
+    path : bool or callable
+        Whether a text is the path of a file or folder, or what tells it from a text; in a run file it is relative to
+        that file.
     hidden : bool
         Whether no help shows it, because a command sets it and no person does.
     name : str
@@ -95,7 +96,7 @@ class Option:
     public: bool = False
     shared: bool = False
     common: bool = False
-    path: bool = False
+    path: bool | Callable[[str], bool] = False
     hidden: bool = False
     name: str = ""
     owner: str = ""
@@ -112,6 +113,10 @@ class Option:
     def own(self) -> bool:
         """Whether only the party itself may set it: its files, what it keeps and shows, how it works."""
         return not (self.public or self.shared)
+
+    def names_path(self, text: str) -> bool:
+        """Whether a value is the path of a file or folder."""
+        return self.path(text) if callable(self.path) else self.path and text != ""
 
     @property
     def help(self) -> str:

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastlloyd.data.database import Place, check_question, find_place
-from fastlloyd.data.form import Form
+from fastlloyd.data.database import Place, check_question, find_place, names_query_file
+from fastlloyd.data.form import Form, names_file
 from fastlloyd.errors import ConfigError
 from fastlloyd.party.option import option, options_of
 from fastlloyd.protocols.registry import DEFAULT, ROWS, Row, find
@@ -20,8 +20,14 @@ VERTICAL = "vertical"
 """The table of a run file that the vertical protocols have in common; there is one per protocol besides."""
 PAPER_DELTA = "paper"
 AUTO_K = "auto:"
+_PAIR = re.compile("[^,/]+,[^,/]+")
 _BYTES = re.compile("([0-9]{1,9}(?:[.][0-9]{1,9})?)([KMGT])i?B?")
 DATA, TASK, LINKS, OUT = "data", "clustering and privacy", "aggregation and links", "state and output"
+
+
+def _in_file(text: str) -> bool:
+    """Whether the value of `bounds` is a file."""
+    return text != "auto-public" and _PAIR.fullmatch(text) is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +52,17 @@ class RunConfig:
         "what --data gives, where that is a database or a folder of Parquet files",
         DATA,
         "SQL|FILE.sql",
-        path=True,
+        path=names_query_file,
     )
     table: str | None = option(None, "the same, for all of one table", DATA, "NAME")
     dataset: str | None = option(
-        None, "demonstration: one public set, split among the clients", DATA, "NAME|FILE", path=True, shared=True
+        None, "demonstration: one public set, split among the clients", DATA, "NAME|FILE", path=names_file, shared=True
     )
     data_dir: str | None = option(
         None, "where --dataset NAME is looked up (default $FASTLLOYD_DATA)", DATA, "DIR", path=True
     )
     split: str = option(
-        "iid", "how --dataset is split (default %(default)s)", DATA, "iid|label|even|CSV", path=True, shared=True
+        "iid", "how --dataset is split (default %(default)s)", DATA, "iid|label|even|CSV", path=names_file, shared=True
     )
     columns: tuple[str, ...] = option(
         (), "feature columns by name (default: all numeric)", DATA, "A,B,..", public=True, common=True
@@ -135,7 +141,7 @@ class RunConfig:
         None, "default auto: the protocol's public formula", TASK, "T", auto=True, least=0, most=1000, public=True
     )
     bounds: str | None = option(
-        None, "public bounds of the features", DATA, "LO,HI|FILE|auto-public", common=True, path=True, shared=True
+        None, "public bounds of the features", DATA, "LO,HI|FILE|auto-public", common=True, path=_in_file, shared=True
     )
     n_total: int | None = option(
         None, "public upper bound on all records together", DATA, "N", least=3, most=10**12, public=True, common=True

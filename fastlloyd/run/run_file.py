@@ -13,19 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fastlloyd.data.database import move_address, names_query_file
+from fastlloyd.data.database import move_address
 from fastlloyd.data.form import names_file
 from fastlloyd.errors import ConfigError, did_you_mean
-from fastlloyd.party.option import AUTO
+from fastlloyd.party.option import AUTO, Option
 from fastlloyd.protocols.registry import knows, names
 from fastlloyd.run.config import AUTO_K, OPTIONS, VERTICAL, RunConfig
 from fastlloyd.wire.regular import read_regular_bytes
 from fastlloyd.wire.toml import MOST_BYTES, parse_toml
 
-_MAY_BE_PUBLIC = ("dataset", "split")
-"""Options that name a public set or a rule, or else a file."""
 _AUTO_NUMBER = re.compile("auto:[0-9]{1,9}")
-_PAIR = re.compile("[^,/]+,[^,/]+")
 
 
 def load_config(
@@ -58,8 +55,8 @@ def load_config(
     if site is not None:
         own = _read_file("--site", site)
         for key in own:
-            name = key.replace("-", "_")
-            if has_table(key) or (name in OPTIONS and OPTIONS[name].public):
+            entry = find_option(key)
+            if has_table(key) or (entry is not None and entry.public):
                 raise ConfigError(
                     f"--site {site}: all parties must have {key} alike: take it out, it belongs into the run file "
                     "(--config)"
@@ -92,13 +89,14 @@ def refuse_own_keys(path: str | Path) -> None:
     ConfigError
         Names each such key, and where it belongs.
     """
-    keys = []
+    keys = {}
     for key, value in _read_file("--config", path).items():
-        name = key.replace("-", "_")
-        if name in OPTIONS and (OPTIONS[name].own or (name in _MAY_BE_PUBLIC and names_file(str(value)))):
-            keys.append(key)
+        entry = find_option(key)
+        # Of what may be a name of a public set or a rule, a file is no other party's business.
+        if entry is not None and (entry.own or (entry.path is names_file and entry.path(str(value)))):
+            keys[key] = entry.flag
     if keys:
-        flags = " ".join(OPTIONS[key.replace("-", "_")].flag for key in keys)
+        flags = " ".join(keys.values())
         raise ConfigError(
             f"--config {path}: {', '.join(keys)}: each site's own, and this file is for all parties: take "
             f"{'it' if len(keys) == 1 else 'them'} out; a site sets what it wants in its own file (--site FILE) or by "
@@ -106,38 +104,42 @@ def refuse_own_keys(path: str | Path) -> None:
         )
 
 
+def read_toml(path: Path, where: str) -> dict[str, Any]:
+    """Read a small TOML file; errors call it `where`.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be read, or is no TOML in UTF-8.
+    """
+    try:
+        return parse_toml(read_regular_bytes(path, MOST_BYTES + 1))
+    except OSError as error:
+        raise ConfigError(f"{where}: cannot be read ({error.strerror}); check path and rights") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{where}: expected UTF-8 text; save the file as UTF-8") from error
+    except ValueError as error:
+        raise ConfigError(f"{where}: not valid TOML: {error}; docs/run-file.md shows how to write it") from error
+
+
 def _read_file(flag: str, path: str | Path) -> dict[str, Any]:
     """Return what a run file says, each relative path as seen from here."""
-    try:
-        values = parse_toml(read_regular_bytes(Path(path), MOST_BYTES + 1))
-    except OSError as error:
-        raise ConfigError(f"{flag} {path}: cannot be read ({error.strerror}); check the path") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{flag} {path}: expected UTF-8 text; save the file as UTF-8") from error
-    except ValueError as error:
-        raise ConfigError(f"{flag} {path}: not valid TOML: {error}; docs/run-file.md shows how to write it") from error
-    folder = Path(path).parent
+    values, folder = read_toml(Path(path), f"{flag} {path}"), Path(path).parent
     return {key: _moved(key, value, lambda text: os.path.normpath(folder / text)) for key, value in values.items()}
 
 
 def _moved(key: str, value: Any, move: Callable[[str], str]) -> Any:
     """Return a value of a run file, a relative path as `move` writes it for another folder."""
-    name = key.replace("-", "_")
-    if not isinstance(value, str) or name not in OPTIONS or not OPTIONS[name].path or not value:
+    entry = find_option(key)
+    if entry is None or not isinstance(value, str) or not value or not entry.names_path(value):
         return value
-    if name in _MAY_BE_PUBLIC and not names_file(value):
-        return value
-    if name == "bounds" and not names_bounds_file(value):
-        return value
-    if name == "query" and not names_query_file(value):
-        return value
-    start, path = move_address(value) if name == "data" else ("", value)
+    start, path = move_address(value) if entry.name == "data" else ("", value)
     return value if path is None or Path(path).is_absolute() else start + move(path)
 
 
-def names_bounds_file(text: str) -> bool:
-    """Whether the value of `bounds` is a file."""
-    return text != "auto-public" and _PAIR.fullmatch(text) is None
+def find_option(key: str) -> Option | None:
+    """Return the option of a key, which a run file may write with dashes."""
+    return OPTIONS.get(key.replace("-", "_"))
 
 
 def _is_fine(values: Mapping[str, Any]) -> bool:

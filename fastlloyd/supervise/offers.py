@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import time as clock_time
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,11 +21,10 @@ from fastlloyd.errors import ConfigError, PeerError, did_you_mean
 from fastlloyd.net.tcp.address import parse_address
 from fastlloyd.net.tcp.route import MOST_OFFER_BYTES
 from fastlloyd.run.config import OPTIONS, RunConfig
-from fastlloyd.run.run_file import has_table, load_config, names_bounds_file, to_toml, with_values
+from fastlloyd.run.run_file import has_table, load_config, read_toml, to_toml, with_values
 from fastlloyd.wire.decode import Within, decode, load_json
 from fastlloyd.wire.header import SERVER
 from fastlloyd.wire.regular import read_regular, read_regular_bytes, replace_file
-from fastlloyd.wire.toml import MOST_BYTES, parse_toml
 
 SUFFIX = ".toml"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -36,8 +35,7 @@ MOST_WAITING = 16
 """Offers without approval or outcome, above which none is taken from the server."""
 _MODE = 0o644
 _Text = Annotated[str, Within(0, MOST_OFFER_BYTES)]
-_LEAST_S, _MOST_S = 1, 86_400
-_PAUSES = {"every": 60, "patience": 60}
+_Pause = Annotated[float, Within(1, 86_400)]
 # Of what a run file from somebody else may hold, what a site has itself; the rest an offer may hold.
 _PINNED = frozenset({"roster", "dataset", "split"})
 _OFFERED = frozenset(name for name, option in OPTIONS.items() if option.shared) - _PINNED
@@ -90,6 +88,18 @@ class SiteSettings:
         return self.folder / kind / f"{name}{suffix}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """The keys of `site.toml` beside those of a run file."""
+
+    server: str = ""
+    offers: str = "offers"
+    every: _Pause = 60.0
+    patience: _Pause = 60.0
+    hours: str | None = None
+    ask: bool = False
+
+
 def read_settings(folder: Path) -> SiteSettings:
     """Read `site.toml`.
 
@@ -104,17 +114,13 @@ def read_settings(folder: Path) -> SiteSettings:
             f"{path}: there is no such file; `fastlloyd site DIR` takes the folder that has it: docs/sites.md, 'A site "
             "that stays', shows one"
         )
-    values = {key.replace("-", "_"): value for key, value in _toml(path).items()}
-    server, hours = values.pop("server", None), values.pop("hours", None)
-    every, patience = (_seconds(path, key, values.pop(key, s)) for key, s in _PAUSES.items())
-    offers, ask = values.pop("offers", "offers"), values.pop("ask", False)
-    if not isinstance(server, str):
-        raise ConfigError(f'{path}: expected server = "HOST:PORT", where `fastlloyd serve` listens')
-    parse_address(server, f"{path}: server")
-    if not isinstance(ask, bool):
-        raise ConfigError(f"{path}: ask: expected true or false, got {ask!r}")
-    if not isinstance(offers, str):
-        raise ConfigError(f"{path}: offers: expected a folder, got {offers!r}")
+    values = {key.replace("-", "_"): value for key, value in read_toml(path, str(path)).items()}
+    mine = {entry.name: values.pop(entry.name) for entry in fields(_Written) if entry.name in values}
+    try:
+        written = decode(_Written, mine, "")
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    parse_address(written.server, f"{path}: server")
     for key, value in values.items():
         if key not in OPTIONS:
             raise ConfigError(f"{path}: unknown key {key!r}{did_you_mean(key, OPTIONS)}")
@@ -128,12 +134,12 @@ def read_settings(folder: Path) -> SiteSettings:
         values[key] = os.path.normpath(folder / values[key])
     return SiteSettings(
         folder=folder,
-        server=server,
-        offers=folder / offers,
-        every_s=every,
-        patience_s=patience,
-        ask=ask,
-        hours=_hours(path, hours),
+        server=written.server,
+        offers=folder / written.offers,
+        every_s=written.every,
+        patience_s=written.patience,
+        ask=written.ask,
+        hours=_hours(path, written.hours),
         own=values,
     )
 
@@ -147,7 +153,7 @@ def check_offer(path: Path) -> None:
         It is no run file, holds another key than public ones, names a file outside of its folder, or is for tables that
         are split by columns.
     """
-    for raw, value in _toml(path).items():
+    for raw, value in read_toml(path, str(path)).items():
         key = raw.replace("-", "_")
         if isinstance(value, dict) and has_table(raw):
             continue
@@ -231,7 +237,7 @@ def write_offer(config: RunConfig, name: str) -> bytes:
     texts: dict[str, str | None] = dict.fromkeys(_NAMES_A_FILE)
     for key in _NAMES_A_FILE:
         path = getattr(config, key)
-        if path is not None and (key != "bounds" or names_bounds_file(path)):
+        if path is not None and OPTIONS[key].names_path(path):
             if "{client}" in path:
                 raise ConfigError(f"--offer: {key} {path} is another file at each party: send the run file by hand")
             try:
@@ -331,28 +337,10 @@ def offer_path(settings: SiteSettings, name: str) -> Path:
     return path
 
 
-def _toml(path: Path) -> dict[str, Any]:
-    """Read a small TOML file."""
-    try:
-        return parse_toml(read_regular_bytes(path, MOST_BYTES + 1))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check path and rights") from error
-    except ValueError as error:
-        raise ConfigError(
-            f"{path}: not valid TOML: {error}; docs/sites.md and docs/run-file.md show how to write it"
-        ) from error
-
-
-def _seconds(path: Path, key: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST_S <= value <= _MOST_S:
-        raise ConfigError(f"{path}: {key}: expected seconds from {_LEAST_S} to {_MOST_S}, got {value!r}")
-    return float(value)
-
-
-def _hours(path: Path, text: object) -> tuple[clock_time, clock_time] | None:
+def _hours(path: Path, text: str | None) -> tuple[clock_time, clock_time] | None:
     if text is None:
         return None
-    if not isinstance(text, str) or not _HOURS.fullmatch(text) or text[:5] == text[6:]:
+    if not _HOURS.fullmatch(text) or text[:5] == text[6:]:
         raise ConfigError(f'{path}: hours: expected two times as "20:00-06:00", got {text!r}')
     start, end = text.split("-")
     return clock_time.fromisoformat(start), clock_time.fromisoformat(end)

@@ -272,8 +272,8 @@ def test_an_offer_reaches_for_nothing_of_the_site(tmp_path, line, sentence):
         ('output = "there"', "output is kept below this folder"),
         ('hours = "8-17"', "expected two times"),
         ('hours = "20:00-20:00"', "expected two times"),
-        ("ask = 1", "ask: expected true or false"),
-        ("patience = 0", "patience: expected seconds from 1 to 86400"),
+        ("ask = 1", "ask: expected true or false, got 1"),
+        ("patience = 0", "patience: expected a number from 1 to 86400, got 0"),
         ("surprise = 1", "unknown key 'surprise'"),
     ],
 )
