@@ -1,10 +1,10 @@
 """A run as an NVFlare job: the server's party is the job's workflow, a client's is at each site.
 
-The job names a run, and nothing else. What is run, on which records and with which keys stands in each site's own run
-file, `local/fastlloyd/NAME.toml` in its NVFlare workspace; so a job cannot reach for what is a site's. NVFlare carries
-calls between the sites and says who calls (`nvflare.collab`); the links inside are encrypted from party to party, so
-its server relays what it cannot read. NVFlare may send a site's log to its server, so what the party has to say goes to
-a file of the site's own, and NVFlare's log has public facts alone.
+The job only names a run. Each site's own run file, `local/fastlloyd/NAME.toml` in its NVFlare workspace, determines the
+configuration, records and keys; so a job cannot access a site's private data. NVFlare carries calls between the sites
+and authenticates the caller (`nvflare.collab`); the links inside are encrypted end to end, so its server relays
+messages that it cannot read. NVFlare may send a site's log to its server, so the party writes its messages to the
+site's own file, and NVFlare's log has only public facts.
 
 Source: docs/nvflare.md.
 """
@@ -46,13 +46,12 @@ FOLDER = "fastlloyd"
 """In a site's `local` folder."""
 _SERVER_NAME = "server"
 _CALL_S = 10.0
-"""A call counts as failed when so long nothing of it moved."""
+"""A call without progress for this time has failed."""
 _BEATS = 10
-"""Calls a second, at most, by which the server asks whether its clients are there."""
+"""Most calls per second with which the server checks that its clients are reachable."""
 _LEAVE_S = 30.0
 _LOOK_S = 0.2
 
-# What a site reads of its own, or why it cannot; and what refuses the run once its public values are known.
 F = TypeVar("F", bound=Callable[..., Any])
 _log = logging.getLogger(__name__)
 _public = logging.getLogger("nvflare.fastlloyd")
@@ -71,18 +70,18 @@ def _main(method: F) -> F:
 
 
 def _final(method: F) -> F:
-    """Have a method called when the job ends."""
+    """Call a method when the job ends."""
     final: F = collab.final(method)
     return final
 
 
 class Party:
-    """One party in the process of a job: what server and clients have in common.
+    """One party in the process of a job: the common part of server and clients.
 
     Parameters
     ----------
     run : str
-        Which run file of the site's: letters, digits, dashes and underscores. It comes with the job.
+        Name of the site's run file, from the job: letters, digits, dashes and underscores.
     """
 
     def __init__(self, run: str = "run") -> None:
@@ -92,28 +91,28 @@ class Party:
 
     @_published
     def take(self, content: object) -> bool:
-        """Take some frames of another site in; False asks for another call, later.
+        """Accept frames of another site; False asks for a later repetition of the call.
 
         Raises
         ------
         ValueError
-            These are no frames of a party of this run.
+            They are not frames of a party of this run.
         """
         sender = self._ranks.get(collab.caller)
         if self._transport is None or sender is None:
-            raise ValueError("there is no run that this site takes part in")
+            raise ValueError("this site takes part in no run")
         return self._transport.take(sender, content)
 
     def _read(self, rank: int, check: Callable[[RunConfig, Path], Approve | None]) -> _Read:
-        """Read this site's run file, and begin its own log; a path in the file begins at its folder.
+        """Read this site's run file, and start its own log; paths in the file are relative to its folder.
 
         Parameters
         ----------
         rank : int
         check : callable
-            Sees the configuration and the folder; refuses it, or gives what refuses the run later.
+            Receives the configuration and the folder; refuses it, or returns a check of the run for later.
         """
-        # Absolute: the run file's own relative paths begin there already, and would begin there a second time.
+        # Absolute: relative paths of the run file already start there, and would be joined twice.
         folder = Path(collab.workspace.get_site_config_dir()).absolute() / FOLDER
         approve: Approve | None = None
         config: RunConfig | FastLloydError = RunConfig()
@@ -132,24 +131,24 @@ class Party:
             approve = check(config, folder)
         except FastLloydError as error:
             config = error
-        except Exception:  # its text must not travel
+        except Exception:  # its text must not be sent
             _log.exception("unforeseen error")
             config = InternalError("an unforeseen error; this is a bug in fastlloyd, please report it")
         return config, approve
 
     def _begin(self, names: Sequence[str], me: PartyId, config: RunConfig | FastLloydError) -> None:
-        """Be ready for frames of the others."""
+        """Create the transport, ready for frames of the others."""
         usable = config if isinstance(config, RunConfig) else RunConfig()
         parties = (SERVER, *clients(len(names)))
         proxies = {proxy.name: proxy for proxy in collab.clients} | {_SERVER_NAME: collab.server}
-        ways = {party: proxies[name] for party, name in zip(parties, (_SERVER_NAME, *names), strict=True)}
+        peers = {party: proxies[name] for party, name in zip(parties, (_SERVER_NAME, *names), strict=True)}
         signal = collab.context.abort_signal
 
         def call(peer: PartyId, content: bytes) -> object:
-            if signal.triggered:  # NVFlare carries no answers any more: last words
-                ways[peer](expect_result=False).take(content)
+            if signal.triggered:  # NVFlare does not return answers any more
+                peers[peer](expect_result=False).take(content)
                 return True
-            return ways[peer](timeout=_CALL_S).take(content)
+            return peers[peer](timeout=_CALL_S).take(content)
 
         self._ranks = dict(zip((_SERVER_NAME, *names), parties, strict=True))
         self._transport = CallTransport(
@@ -163,7 +162,7 @@ class Party:
             close_deadline_s=max(CLOSE_S, usable.reconnect_s),
         )
 
-    def _live(self, config: RunConfig | FastLloydError, approve: Approve | None) -> Ending:
+    def _run_party(self, config: RunConfig | FastLloydError, approve: Approve | None) -> Ending:
         """Run the party to its end."""
         assert self._transport is not None
         announcer = Announcer(self._transport.me, own_terminal=True, carrier=CARRIER, journal=Journal.LOG)
@@ -191,12 +190,12 @@ class Server(Party):
 
     @_main
     def serve(self) -> None:
-        """Start the clients' parties, run, and wait until theirs have ended.
+        """Start the clients' parties, run, and wait until they have ended.
 
         Raises
         ------
         RuntimeError
-            The run failed, so the job has; with the exit code and whose fault it is.
+            The run failed, and so the job; names the exit code and the party at fault.
         """
         _prepare_process()
         proxies = {proxy.name: proxy for proxy in collab.clients}
@@ -217,7 +216,7 @@ class Server(Party):
                 proxies[name](timeout=_CALL_S).start(list(names))
             except Exception as error:  # whatever NVFlare raises
                 self._transport.lose(peer, f"its site {name!r} does not take part ({str(error)[:200]})")
-        ending = self._live(config, approve)
+        ending = self._run_party(config, approve)
         end = time.monotonic() + _LEAVE_S
         for name in names:
             while not _has_ended(proxies[name]) and time.monotonic() < end and not collab.is_aborted:
@@ -236,7 +235,7 @@ class Client(Party):
 
     @_published
     def start(self, names: object) -> None:
-        """Begin this site's party.
+        """Start this site's party.
 
         Parameters
         ----------
@@ -246,7 +245,7 @@ class Client(Party):
         Raises
         ------
         ValueError
-            They are not the sites of this job, the caller is not its server, or the party has begun.
+            They are not the sites of this job, the caller is not its server, or the party has started already.
         """
         sites = [proxy.name for proxy in collab.clients]
         if collab.caller != _SERVER_NAME or self._thread is not None:
@@ -260,7 +259,9 @@ class Client(Party):
 
         def check(config: RunConfig, folder: Path) -> Approve | None:
             if _in_order(config, sites) != names:
-                raise ConfigError("NVFlare's server counts the sites otherwise than this one: compare the rosters")
+                raise ConfigError(
+                    "NVFlare's server counts the sites in another order than this one: compare the rosters"
+                )
             approval = folder / f"{self._run}.approval.json"
             return approved(approval, config, find_own_rank(config, me.rank)) if approval.exists() else None
 
@@ -271,24 +272,24 @@ class Client(Party):
 
     @_published
     def ended(self) -> bool:
-        """Whether this site's party has ended, well or not."""
+        """Whether this site's party has ended, successfully or not."""
         return self._thread is not None and not self._thread.is_alive()
 
     @_final
     def leave(self) -> None:
-        """Wait until the party has written what it has to write."""
+        """Wait until the party has written its files."""
         if self._thread is not None:
             self._thread.join(_LEAVE_S)
 
     def _take_part(self, config: RunConfig | FastLloydError, approve: Approve | None) -> None:
         try:
-            self._live(config, approve)
+            self._run_party(config, approve)
         except RuntimeError as error:
             _public.error("%s", error)
 
 
 def _in_order(config: RunConfig | None, sites: Collection[str]) -> list[str]:
-    """Return the sites in the order of ranks: of the roster, whose names are NVFlare's, or by name without one.
+    """Return the sites in rank order: that of the roster, which uses NVFlare's names, or sorted by name without one.
 
     Raises
     ------
@@ -310,13 +311,13 @@ def _in_order(config: RunConfig | None, sites: Collection[str]) -> list[str]:
 
 
 def _prepare_process() -> None:
-    """Keep to one thread for sums, and NVFlare to fewer words: it logs two lines for each call."""
+    """Use one thread for sums, and reduce NVFlare's log, which has two lines per call."""
     limit_threads()
     logging.getLogger(f"{CellDispatcher.__module__}.{CellDispatcher.__qualname__}").setLevel(logging.WARNING)
 
 
 def _begin_log(config: RunConfig, path: Path, rank: int) -> None:
-    """Write what the party has to say to a file of its owner's, and not to NVFlare's log.
+    """Write the party's messages to its owner's file, and not to NVFlare's log.
 
     Raises
     ------
@@ -333,7 +334,7 @@ def _begin_log(config: RunConfig, path: Path, rank: int) -> None:
 
 
 def _has_ended(proxy: Any) -> bool:
-    """Whether a site's party has ended; one that cannot be reached counts as such."""
+    """Whether a site's party has ended or cannot be reached."""
     try:
         return bool(proxy(timeout=_CALL_S).ended())
     except Exception:  # whatever NVFlare raises

@@ -67,9 +67,7 @@ def ask_consent(
     key = load_key(Path(config.key))
     owner = roster.owner(key)
     if owner is None:
-        raise ConfigError(
-            "--key: this key belongs to nobody in the roster; give this site's own key, or the roster that has it"
-        )
+        raise ConfigError("--key: this key is not in the roster; give this site's own key, or the roster that has it")
     path = Path(output or f"approval_{owner.rank}.json")
     if path.exists():
         raise ConfigError(f"{path} exists already: name another file with --output, or remove it")

@@ -1,16 +1,16 @@
 """Blinding of identifiers by secret exponents that commute, for private set intersection.
 
 An identifier is hashed to a point of the curve P-256; blinding multiplies it by a secret number a. Only the
-point's first coordinate travels: x(aP) = x(-aP), so whichever of the two points with that coordinate the next
-party takes, it gets x(abP), and the order of the parties makes no difference. Unblinding multiplies by 1 / a
+point's first coordinate is sent: x(aP) = x(-aP), so the next party gets x(abP) from either point with that coordinate,
+and the order of the parties makes no difference. Unblinding multiplies by 1 / a
 modulo the order of the group, which is prime, so that every point but zero generates all of it. OpenSSL does the
 arithmetic; it refuses coordinates that are not on the curve.
 
-Whoever lacks a cannot tell blinded identifiers from random points (decisional Diffie-Hellman, with the hash as a
-random oracle), even those of identifiers that it could guess.
+Without a, blinded identifiers cannot be distinguished from random points (decisional Diffie-Hellman, with the hash as
+a random oracle), even if the identifiers can be guessed.
 
-The hash tries coordinates until one is on the curve, so its time depends on the identifier; it runs at the owner
-alone, over many identifiers at a time.
+The hash tries coordinates until one is on the curve, so its time depends on the identifier; only the owner
+runs it, over many identifiers at a time.
 
 Source: Meadows (1986); Agrawal, Evfimievski, Srikant, "Information sharing across private databases" (2003), §4;
 docs/protocol.md, "Alignment".
@@ -48,7 +48,7 @@ class Blinding:
 
     Sees
     ----
-    Nobody but the caller; it cannot be shown, copied or stored.
+    Nobody but the caller; it cannot be displayed, copied or stored.
     """
 
     __slots__ = ("_inverse", "_key")
@@ -67,28 +67,28 @@ class Blinding:
         raise TypeError("a blinding key belongs to one party and one run: it cannot be copied or stored")
 
     def blind(self, points: Iterable[bytes]) -> list[bytes]:
-        """Multiply points, given and returned as coordinates of 32 bytes.
+        """Multiply points; input and output are coordinates of 32 bytes.
 
         Raises
         ------
         ValueError
-            A coordinate that is not on the curve: its sender is at fault.
+            A coordinate is not on the curve: its sender is at fault.
         """
         return _multiply(self._key, points)
 
     def unblind(self, points: Iterable[bytes]) -> list[bytes]:
-        """Undo `blind`, for points that other parties may have blinded too."""
+        """Undo `blind`, also for points that other parties have blinded."""
         return _multiply(self._inverse, points)
 
 
 def hash_to_point(name: str, context: bytes) -> bytes:
-    """Hash an identifier to a point of the curve, given as its coordinate of 32 bytes.
+    """Hash an identifier to a point of the curve; return its coordinate, 32 bytes.
 
     Parameters
     ----------
     name : str
     context : bytes
-        The run's id: the same identifier is another point in another run.
+        The run's id: an identifier has another point in each run.
     """
     stem = hashlib.sha256(domains.ID_POINT + len(context).to_bytes(4, "little") + context + name.encode()).digest()
     attempt = 0

@@ -1,4 +1,4 @@
-"""A file of this process alone, with a path, for libraries that read and write by paths only."""
+"""A private file with a path, for libraries that read and write only by path."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 
 class HiddenFile:
-    """Open for reading and writing, and gone with `close`.
+    """A file that is open for reading and writing, and removed by `close`.
 
-    On Linux it lies in memory, so no file system sees it. Elsewhere it is a file of mode 0600 in the user's temporary
-    folder; a process that is killed leaves it there.
+    On Linux it is in memory, outside of every file system. Elsewhere it is a file of mode 0600 in the user's temporary
+    folder; a killed process leaves it there.
 
     Attributes
     ----------
     descriptor : int
     path : str
-        Leads to the file for this process and, elsewhere than on Linux, for others of the same user.
+        Valid for this process and, outside Linux, for others of the same user.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class HiddenFile:
             self.path = f"/proc/self/fd/{self.descriptor}"
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close and remove the file."""
         os.close(self.descriptor)
         if self._named:
             Path(self.path).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """A short secret, encrypted and authenticated under a key that is used once.
 
-The key comes from a secret that sender and receiver share, and from all that the seal is bound to; so the nonce is
-zero. What was sealed under other values does not open.
+The key is derived from a secret that sender and receiver share, and from everything that the seal is bound to; so the
+nonce is zero. A seal under other values does not open.
 
 Source: RFC 8439 (ChaCha20-Poly1305); docs/protocol.md, "Seed".
 """
@@ -26,7 +26,7 @@ def seal(plain: bytes, shared: bytes, purpose: bytes, context: bytes) -> bytes:
     shared : bytes of length 32
         The secret of sender and receiver.
     purpose, context : bytes
-        What the seal is bound to. Never the same twice under one secret.
+        Values that the seal is bound to. Never use the same twice under one secret.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def seal(plain: bytes, shared: bytes, purpose: bytes, context: bytes) -> bytes:
 
 
 def unseal(sealed: bytes, shared: bytes, purpose: bytes, context: bytes) -> bytes:
-    """Decrypt what `seal` made.
+    """Decrypt the output of `seal`.
 
     Raises
     ------

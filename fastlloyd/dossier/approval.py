@@ -134,11 +134,11 @@ def sign_approval(
     Raises
     ------
     ConfigError
-        The key belongs to nobody in the roster.
+        The key is not in the roster.
     """
     owner = roster.owner(identity.key)
     if owner is None:
-        raise ConfigError("--key: this key belongs to nobody in the roster; give this party's own key")
+        raise ConfigError("--key: this key is not in the roster; give this party's own key")
     approval = Approval(
         rank=owner.rank,
         name=owner.name,

@@ -94,7 +94,7 @@ def find_own_rank(config: RunConfig, rank: int | None) -> OwnRank:
         owner = roster.owner(key)
         if owner is None:
             raise ConfigError(
-                "--key: this key belongs to nobody in the roster: give this party's own key, or add its certificate "
+                "--key: this key is not in the roster: give this party's own key, or add its certificate "
                 "with `fastlloyd roster add`, at all parties"
             )
         rank = owner.rank

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 def aggregate(
     config: RunConfig, parent: Address, address: Address, place: OwnRank, *, events: bool, journal: Journal
 ) -> int:
-    """Connect to the parent, let clients in as it says, and pass on until the run is over; gives the exit code.
+    """Connect to the parent, admit clients as it decides, and pass frames on to the end; return the exit code.
 
     Parameters
     ----------
@@ -41,14 +41,14 @@ def aggregate(
     events : bool
         Write machine-readable events for `fastlloyd run` instead of text.
     journal : Journal
-        Where its log goes.
+        Destination of its log.
 
     Raises
     ------
     ConfigError
-        Roster or key, a port that cannot be had, or a parent that takes no aggregators.
+        Roster or key is wrong, a port is not available, or the parent takes no aggregators.
     PeerError
-        No parent let this aggregator in.
+        No parent admitted this aggregator.
     """
     from fastlloyd.net.link.sums import Adder
     from fastlloyd.net.tcp.aggregator import Aggregator, BranchTransport
@@ -58,8 +58,8 @@ def aggregate(
     keys = connection_keys(place)
     if keys is None or place.identity is None or place.clients is None:
         raise ConfigError(
-            "--parent: an aggregator needs --roster and --key, the server's: what it hands up must be proved and "
-            "encrypted, also in a demonstration"
+            "--parent: an aggregator needs --roster and --key, the server's: what it passes up must be "
+            "authenticated and encrypted, even in a demonstration"
         )
     catch_signals()
     announcer = Announcer(SERVER, events=events, quiet=config.quiet, own_terminal=True, journal=journal)
@@ -99,7 +99,7 @@ def aggregate(
 def _join_parent(
     parent: Address, place: OwnRank, identity: Identity, *, deadline_s: float, announcer: Announcer
 ) -> tuple[Stream, bytes]:
-    """Connect to the parent, which must have this roster's clients; give the connection, and its offer to sites."""
+    """Connect to the parent, which must have this roster's clients; return the connection, and its offer to sites."""
     from fastlloyd.crypto.link.tls import pinned_context
     from fastlloyd.net.tcp import admission
     from fastlloyd.net.tcp.proxy import find_proxy
@@ -123,7 +123,7 @@ def _check_parties(place: OwnRank, parties: int) -> None:
 
 
 def _run(aggregator: Aggregator, announcer: Announcer) -> int:
-    """Pass on to the end; say why, if that is not a good one."""
+    """Pass frames on to the end; report a failure."""
     try:
         aggregator.run()
     except FastLloydError as error:

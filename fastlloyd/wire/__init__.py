@@ -1,1 +1,1 @@
-"""The lowest room: who is who, frames, message numbers, and strict decoding of what comes from outside."""
+"""The lowest layer: party ids, frames, message numbers, and strict decoding of external input."""

@@ -1,9 +1,9 @@
-"""Names of the parties and the frame that every message of every protocol travels in.
+"""Party ids, and the header of every message of every protocol.
 
 A message on a link is an 8-byte header and a body::
 
     type u8 | version u8 | attempt u16 | round u32      little endian
-    body: what the message class writes
+    body: encoded by the message class
 
 The header counts as link bytes, not as payload. Decoding checks type, round, attempt and length
 before any byte of the body is used.
@@ -29,9 +29,9 @@ _AS_TRUTH = bytes.maketrans(b"01", b"\0\1")
 
 
 class PartyId(NamedTuple):
-    """Who takes part: rank 0 is the server, ranks 1..M are the clients."""
+    """A party: rank 0 is the server, ranks 1..M are the clients."""
 
-    # A tuple, because it is the key of everything: a dataclass's hash and comparison run in Python.
+    # A tuple, because it is the key of many dicts: a dataclass's hash and comparison run in Python.
     rank: int
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ SERVER = PartyId(0)
 
 @lru_cache(maxsize=8)
 def clients(count: int) -> tuple[PartyId, ...]:
-    """Return the names of clients 1..count."""
+    """Return the ids of clients 1..count."""
     return tuple(PartyId(rank) for rank in range(1, count + 1))
 
 
@@ -65,7 +65,7 @@ class Header(NamedTuple):
 
     @classmethod
     def decode(cls, frame: bytes) -> Self:
-        """Read a header.
+        """Decode a header.
 
         Raises
         ------
@@ -81,24 +81,23 @@ class Header(NamedTuple):
 
 
 def round_order(round_: int) -> int:
-    """Return the place of a round number in time: set-up before round 0, the final exchange last."""
+    """Return the place of a round number in time: set-up before round 0, the closing exchange last."""
     return -1 if round_ == SETUP_ROUND else round_
 
 
 @runtime_checkable
 class Message(Protocol):
-    """What every message class offers; see `protocols/*/messages.py`.
+    """The interface of every message class; see `protocols/*/messages.py`.
 
-    `TYPE` is the number on the wire, `body()` the bytes after the header, `payload_bytes` how many of
-    these count as payload (ring or field elements and ciphertexts only). `read(body, format)` is the
-    inverse of `body` and raises ValueError on anything malformed; `format` holds the public shapes that
-    the receiver expects.
+    `TYPE` is the number on the wire, `body()` the bytes after the header, `payload_bytes` the number of these that
+    count as payload (only ring or field elements and ciphertexts). `read(body, format)` is the inverse of `body` and
+    raises ValueError on anything malformed; `format` holds the public shapes that the receiver expects.
     """
 
     TYPE: ClassVar[int]
 
     def body(self) -> bytes:
-        """Encode all but the header."""
+        """Encode everything after the header."""
 
     @property
     def payload_bytes(self) -> int:
@@ -110,7 +109,7 @@ class Message(Protocol):
 
 
 def encode_included(included: tuple[PartyId, ...], count: int) -> bytes:
-    """Write a set of clients as a bitmap: bit i - 1 stands for client i of `count`."""
+    """Encode a set of clients as a bitmap: bit i - 1 is client i of `count`."""
     if included == clients(count):
         bits = (1 << count) - 1
     else:
@@ -124,7 +123,7 @@ def encode_included(included: tuple[PartyId, ...], count: int) -> bytes:
 
 
 def decode_included(bitmap: bytes, count: int) -> tuple[PartyId, ...]:
-    """Read a bitmap of clients; in the order of ranks.
+    """Decode a bitmap of clients, in the order of ranks.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Opens ordinary files only: a pipe would block for ever, a device may never end. Replaces them whole or not at all."""
+"""Opening of regular files only (a pipe would block forever, a device may never end), and atomic replacement."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _KINDS = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK,
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open an ordinary file for reading, without waiting for anybody.
+    """Open an ordinary file for reading, without waiting.
 
     Raises
     ------
     OSError
-        It is missing, closed to this user, or no ordinary file, or no file can have such a name; `strerror` says which.
+        It is missing, not readable, not an ordinary file, or its name is impossible; `strerror` says which.
     """
     try:
-        # Non-blocking: opening a pipe waits for whoever writes to it.
+        # Non-blocking: opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError as error:
         raise OSError(errno.EINVAL, f"no file can have such a name: {error}") from error
@@ -49,7 +49,7 @@ def read_regular(path: Path) -> str:
 
 
 def read_regular_bytes(path: Path, most_bytes: int = -1) -> bytes:
-    """Read an ordinary file from its start, at most so many bytes.
+    """Read an ordinary file from its start, at most `most_bytes`.
 
     Raises
     ------
@@ -63,27 +63,27 @@ def read_regular_bytes(path: Path, most_bytes: int = -1) -> bytes:
 def replace_file(
     path: Path, pieces: Iterable[bytes], *, mode: int, draft: str | None = None, fresh: bool = False
 ) -> None:
-    """Write a file aside, sync it, and rename it into place, so that it is there whole or not at all.
+    """Write a temporary file, sync it, and rename it into place: an atomic replacement.
 
     Parameters
     ----------
     path : Path
     pieces : iterable of bytes
-        Its content, written as it comes.
+        The content, in order.
     mode : int
-        Who may read it.
+        Permissions.
     draft : str, optional
-        Name of the file aside, where only one process writes it: what an earlier one left is replaced. By default a
-        fresh one.
+        Name of the temporary file, if only one process writes it: the rest of an earlier one is replaced. By default a
+        unique name.
     fresh : bool
-        Replace nothing: whoever is there first stays.
+        Keep an existing file.
 
     Raises
     ------
     FileExistsError
-        With `fresh`: there is such a file, or anything else of its name.
+        With `fresh`: the name exists already.
     OSError
-        The folder is missing or closed, or the disk is full; the old file, if any, stays as it was.
+        The folder is missing or not writable, or the disk is full; an old file stays unchanged.
     """
     if draft is None:
         descriptor, name = tempfile.mkstemp(prefix=".fastlloyd-", suffix=".part", dir=path.parent)
@@ -99,7 +99,7 @@ def replace_file(
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         if fresh:
-            os.link(aside, path)  # a rename would replace what came since anybody looked
+            os.link(aside, path)  # a rename would replace a file that was created meanwhile
             aside.unlink()
         else:
             aside.replace(path)
@@ -118,7 +118,7 @@ def sync_directory(path: Path) -> None:
 
 
 def _check(mode: int) -> None:
-    """Refuse anything but an ordinary file."""
+    """Refuse anything except an ordinary file."""
     if not stat.S_ISREG(mode):
         kind = next((name for holds, name in _KINDS if holds(mode)), "a device")
         raise OSError(errno.EINVAL, f"expected an ordinary file, it is {kind}")

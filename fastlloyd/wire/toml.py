@@ -1,7 +1,7 @@
-"""Reads TOML that others may have written, in time that grows with its length.
+"""Parsing of untrusted TOML in time linear in its length.
 
-Python's reader takes hours for one key of very many parts (`a.a.a ... = 1`, 1 MiB), and gives whole numbers that Python
-cannot write. TOML itself asks for 64 bits.
+Python's parser takes hours for one key of very many parts (`a.a.a ... = 1`, 1 MiB), and returns integers that Python
+cannot write. TOML itself requires 64 bits.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any
 
 MOST_BYTES = 1 << 20
 MOST_PARTS = 64
-"""Of one key, with dots between them."""
+"""Most parts of one dotted key."""
 _PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
 _LONG_KEY = re.compile(rf"""(?<![\w"'\\-]){_PART}(?:\.[ \t]*+{_PART}){{{MOST_PARTS}}}""")
 
 
 def parse_toml(content: bytes) -> dict[str, Any]:
-    """Read a TOML text.
+    """Parse a TOML text.
 
     Raises
     ------
     ValueError
-        It is none, or longer than `MOST_BYTES`, or has a key of more than `MOST_PARTS` parts, very many brackets, or a
-        whole number of more than 64 bits.
+        It is not TOML, is longer than `MOST_BYTES`, or has a key of more than `MOST_PARTS` parts, too many brackets, or
+        an integer of more than 64 bits.
     """
     if len(content) > MOST_BYTES:
         raise ValueError(f"expected at most {MOST_BYTES} bytes")

@@ -74,7 +74,7 @@ def test_builds_with_different_results_refuse_each_other_before_anything_is_rele
         assert sites.codes(*range(CLIENTS + 1)) == [3] * (CLIENTS + 1), sites.said()
         words = (
             "runs with another public configuration: its build of fastlloyd has version {} of the results of "
-            "fastlloyd-plus, this one has version {}, and they come to different results; install the same build at "
+            "fastlloyd-plus, this one has version {}, and they compute different results; install the same build at "
             "all parties"
         )
         number = find("fastlloyd-plus").results

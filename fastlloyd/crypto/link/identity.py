@@ -122,12 +122,12 @@ def make_identity(name: str, rank: int | None = None) -> Identity:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that cannot stand in a certificate, a roster and a file name alike.
+    """Refuse a name that is not valid in a certificate, a roster and a file name.
 
     Raises
     ------
     ConfigError
-        Says what a name must look like.
+        The name is not valid; describes valid names.
     """
     if not (1 <= len(name) <= _NAME_LENGTH and name.isprintable() and name == name.strip()):
         raise ConfigError(f"expected a name of 1 to {_NAME_LENGTH} printable characters, got {name!r}")
@@ -136,7 +136,7 @@ def check_name(name: str) -> None:
 
 
 def group_hex(digest: bytes) -> str:
-    """Write a digest as hex in groups of four, so that it can be read aloud."""
+    """Format a digest as hex in groups of four, to be read aloud."""
     return digest.hex(" ", 2)
 
 
@@ -146,7 +146,7 @@ def fingerprint(certificate_der: bytes) -> str:
 
 
 def named_in(certificate_der: bytes) -> tuple[str | None, int | None]:
-    """Read the name and the rank that a certificate states, where it states them.
+    """Return the name and the rank in a certificate; None for what it lacks.
 
     Raises
     ------

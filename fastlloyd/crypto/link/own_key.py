@@ -1,7 +1,7 @@
-"""What `fastlloyd check` says of the roster and of this party's key; contacts nobody.
+"""The check of the roster and of this party's key in `fastlloyd check`; without any connection.
 
-What is absent is said and does not end the check, since records are often checked before keys are made or on another
-machine. What is there and wrong ends it.
+A missing file is reported and does not end the check, because records are often checked before keys exist or on another
+machine. A wrong file ends it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from fastlloyd.errors import ConfigError, format_count
 
 @dataclass(frozen=True, slots=True)
 class LinkCheck:
-    """What came out.
+    """The result of the check.
 
     Attributes
     ----------
     lines : tuple of str
         For the owner's terminal.
     missing : str or None
-        What a run needs and is not here.
+        What a run needs but is missing.
     """
 
     lines: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class LinkCheck:
 
 
 def check_links(roster: str | None, key: str | None, client: int | None) -> LinkCheck:
-    """Check roster and key as far as they are here.
+    """Check roster and key as far as they exist.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def check_links(roster: str | None, key: str | None, client: int | None) -> Link
     Raises
     ------
     ConfigError
-        A file that is here does not do, or the key is not this party's.
+        A file is invalid, or the key is not this party's.
 
     Sees: nobody but the caller.
     """
@@ -56,22 +56,22 @@ def check_links(roster: str | None, key: str | None, client: int | None) -> Link
         return LinkCheck((f"roster    missing: no file {roster}; the key is not checked",), f"the roster {roster}")
     parties = Roster.load(Path(roster))
     parties.check_complete()
-    told = f"roster    complete: the server and {format_count(len(parties.entries) - 1, 'client')}"
+    complete = f"roster    complete: the server and {format_count(len(parties.entries) - 1, 'client')}"
     entries = _chosen(parties, client)
     if key is None:
         missing = f"the key of {_named(entries)}"
-        return LinkCheck((told, f"key       missing: no --key; a run needs {missing}"), missing)
+        return LinkCheck((complete, f"key       missing: no --key; a run needs {missing}"), missing)
     if client is None and "{client}" not in key:
-        return LinkCheck((told, *_of_its_owner(parties, key)), None if Path(key).exists() else f"the key {key}")
+        return LinkCheck((complete, *_of_its_owner(parties, key)), None if Path(key).exists() else f"the key {key}")
     found = [_one_key(parties, entry, key.replace("{client}", str(entry.rank))) for entry in entries]
     here = any(fits for fits, _ in found)
-    return LinkCheck((told, *(line for _, line in found)), None if here else f"the key of {_named(entries)}")
+    return LinkCheck((complete, *(line for _, line in found)), None if here else f"the key of {_named(entries)}")
 
 
 def own_place(roster: str | None, key: str | None) -> tuple[int | None, int | None]:
-    """Return the rank that roster and key give this party, and how many clients there are; None where they do not tell.
+    """Return this party's rank by roster and key, and the number of clients; None if unknown.
 
-    What is wrong with them is for `check_links` to say, after the records.
+    `check_links` reports errors in them later, after the records.
     """
     if roster is None or not Path(roster).exists():
         return None, None
@@ -85,7 +85,7 @@ def own_place(roster: str | None, key: str | None) -> tuple[int | None, int | No
 
 
 def _chosen(roster: Roster, client: int | None) -> Sequence[RosterEntry]:
-    """Return this client's entry, or all where nobody has said which client this is."""
+    """Return this client's entry, or all if the client is not known."""
     if client is None:
         return roster.entries
     own = [entry for entry in roster.entries if entry.rank == client]
@@ -98,7 +98,7 @@ def _chosen(roster: Roster, client: int | None) -> Sequence[RosterEntry]:
 
 
 def _named(entries: Sequence[RosterEntry]) -> str:
-    """Name parties by rank and name."""
+    """Format parties with rank and name."""
     names = ", ".join(f"rank {entry.rank} ({entry.name!r})" for entry in entries)
     return names if len(entries) == 1 else f"one of {names}; --client says which"
 
@@ -112,13 +112,12 @@ def _one_key(roster: Roster, entry: RosterEntry, path: str) -> tuple[bool, str]:
 
 
 def _of_its_owner(roster: Roster, path: str) -> tuple[str, ...]:
-    """Find whose key it is."""
+    """Find the owner of the key."""
     if not Path(path).exists():
         return (f"key       missing: no file {path}; a run needs the key of {_named(roster.entries)}",)
     owner = roster.owner(load_key(Path(path)))
     if owner is None:
         raise ConfigError(
-            f"--key {path} belongs to nobody in the roster: add its certificate with `fastlloyd roster add`, at all "
-            "parties"
+            f"--key {path} is not in the roster: add its certificate with `fastlloyd roster add`, at all parties"
         )
     return (f"key       of {_named([owner])}, as in the roster",)

@@ -63,7 +63,7 @@ class RosterEntry:
     Raises
     ------
     ConfigError
-        A field does not do, role and rank disagree, or the certificate is no party's certificate.
+        A field is invalid, role and rank disagree, or the certificate is not a party's.
     """
 
     name: str
@@ -100,7 +100,7 @@ class RosterEntry:
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """The parties, in rank order, without contradictions; `check_complete` asks for all of them.
+    """The parties, in rank order and without contradictions; `check_complete` requires all of them.
 
     Raises
     ------
@@ -114,7 +114,7 @@ class Roster:
         object.__setattr__(self, "entries", tuple(sorted(self.entries, key=lambda entry: entry.rank)))
         _check_unique("rank", ((str(entry.rank), entry) for entry in self.entries))
         _check_unique("name", ((entry.name, entry) for entry in self.entries))
-        # One key for two parties would let either play the other; this covers equal certificates.
+        # With one key, two parties could impersonate each other; this covers equal certificates.
         _check_unique("key", ((_public_key(entry), entry) for entry in self.entries))
 
     @classmethod
@@ -124,7 +124,7 @@ class Roster:
         Raises
         ------
         ConfigError
-            Says where and what.
+            Names the place and the problem.
         """
         try:
             document = tomllib.loads(text)
@@ -145,7 +145,7 @@ class Roster:
         Raises
         ------
         ConfigError
-            Says where and what.
+            Names the place and the problem.
         """
         return cls.parse(read_text(path, "roster"), str(path))
 
@@ -170,7 +170,7 @@ class Roster:
             )
 
     def add(self, entry: RosterEntry, *, replace: bool = False) -> Roster:
-        """Return a roster with one more party; `replace` lets it take over its rank.
+        """Return a roster with one more party; with `replace` it takes over its rank.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class Roster:
 
     def text(self) -> str:
         """Write as TOML."""
-        # Written afresh from DER, so that nothing else in a .pem file (its private key!) becomes public.
+        # Encoded again from DER, so that nothing else in a .pem file (a private key) becomes public.
         return "\n".join(
             f"[[party]]\nname = {json.dumps(entry.name, ensure_ascii=False)}\n"
             f'role = "{entry.role}"\nrank = {entry.rank}\n'
@@ -191,11 +191,11 @@ class Roster:
         )
 
     def save(self, path: Path) -> None:
-        """Write the file whole or not at all."""
+        """Write the file atomically."""
         write_atomically(path, self.text().encode(), _ROSTER_MODE)
 
     def digest(self) -> bytes:
-        """Return 32 bytes that are equal exactly where the rosters are, however they are written."""
+        """Return a digest of 32 bytes that depends only on the content."""
         sha = hashlib.sha256(domains.ROSTER)
         for entry in self.entries:
             for part in (entry.name.encode(), entry.role.encode(), entry.certificate_der):
@@ -208,26 +208,26 @@ class Roster:
         return {entry.party: entry.certificate_der for entry in self.entries}
 
     def name(self, party: PartyId) -> str:
-        """Return the name of a party; its place where the roster lacks it."""
+        """Return the name of a party; its rank if it is not in the roster."""
         return next((entry.name for entry in self.entries if entry.party == party), str(party))
 
     def owner(self, key: Ed25519PrivateKey) -> RosterEntry | None:
-        """Return the party whose key this is, if there is one."""
+        """Return the party with this key, or None."""
         public = _raw(key.public_key())
         return next((entry for entry in self.entries if _public_key(entry) == public), None)
 
     def identity(self, me: PartyId, key: Ed25519PrivateKey) -> Identity:
-        """Join this party's key with its certificate from the roster.
+        """Combine this party's key with its certificate from the roster.
 
         Raises
         ------
         ConfigError
-            The key belongs to nobody in the roster, or to another party.
+            The key is not in the roster, or belongs to another party.
         """
         entry = self.owner(key)
         if entry is None:
             raise ConfigError(
-                f"the --key of {me} belongs to nobody in the roster: add its certificate with "
+                f"the --key of {me} is not in the roster: add its certificate with "
                 "`fastlloyd roster add`, at all parties"
             )
         if entry.party != me:
@@ -240,12 +240,12 @@ class Roster:
 
 @lru_cache(maxsize=1 << 12)
 def _parsed(pem: str, source: str) -> bytes:
-    """Parse a certificate once: those of a thousand parties are asked for again and again."""
+    """Parse a certificate; cached, because those of a thousand parties are read again and again."""
     return certificate_bytes(pem, source)
 
 
 def _check_certificate(certificate: x509.Certificate, name: str) -> None:
-    """Refuse what is not self-signed by an Ed25519 key, or could vouch for others."""
+    """Refuse a certificate that is not self-signed by an Ed25519 key, or that may sign others."""
     key = certificate.public_key()
     if not isinstance(key, Ed25519PublicKey):
         raise ConfigError(f"the certificate of {name!r} has no Ed25519 key: make one with `fastlloyd keygen`")
@@ -255,7 +255,7 @@ def _check_certificate(certificate: x509.Certificate, name: str) -> None:
         authority = True
     if authority:
         raise ConfigError(
-            f"the certificate of {name!r} may sign other certificates, so whoever it signs would be let in: "
+            f"the certificate of {name!r} may sign other certificates, which would be accepted: "
             "make one with `fastlloyd keygen`"
         )
     try:
@@ -267,7 +267,7 @@ def _check_certificate(certificate: x509.Certificate, name: str) -> None:
 
 
 def _check_unique(what: str, pairs: Iterable[tuple[str | bytes, RosterEntry]]) -> None:
-    """Name two entries that share a value."""
+    """Refuse two entries that share a value."""
     seen: dict[str | bytes, RosterEntry] = {}
     for value, entry in pairs:
         if value in seen:

@@ -34,7 +34,7 @@ _CERTIFICATE_ALERTS = ("UNKNOWN_CA", "CERTIFICATE", "ACCESS_DENIED")
 
 
 def sealed_bytes(size: int) -> int:
-    """Return how long a message of `size` bytes is once `TlsLink.seal` has encrypted it."""
+    """Return the size of a message of `size` bytes after `TlsLink.seal`."""
     framed = _LENGTH.size + size
     return framed + _RECORD_COST * -(-framed // _RECORD_BYTES)
 
@@ -47,18 +47,18 @@ class TlsLink:
     identity : Identity
         This party's.
     peer_der : bytes
-        The one certificate that the peer may show.
+        The only certificate that the peer may present.
     server_side : bool
         Whether this party is the TLS server of the pair.
     peer : PartyId
-        Whom to name in errors.
+        Named in errors.
     max_message : int
         A longer message is refused as soon as its length is read.
 
     Raises
     ------
     SecurityError
-        `peer_der` is no certificate.
+        `peer_der` is not a certificate.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class TlsLink:
 
     @property
     def partial(self) -> bool:
-        """Whether the beginning of a message waits for its end."""
+        """Whether an incomplete message is buffered."""
         return bool(self._buffer)
 
     def start(self) -> None:
@@ -115,12 +115,12 @@ class TlsLink:
                 self._shake()
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Take bytes of the peer and carry the handshake on.
+        """Take bytes of the peer and continue the handshake.
 
         Raises
         ------
         SecurityError
-            The peer's certificate or handshake was refused; `outgoing` then holds the alert that tells it.
+            The peer's certificate or handshake was refused; `outgoing` then returns the alert for it.
         PeerGone
             The peer ended the link.
         """
@@ -132,7 +132,7 @@ class TlsLink:
             self._shake()
 
     def feed_eof(self) -> NoReturn:
-        """Take note that the peer's bytes have ended.
+        """Note that the peer's bytes have ended.
 
         Raises
         ------
@@ -142,7 +142,7 @@ class TlsLink:
         self._fail(PeerGone(f"{self.peer} ended its link", rank=self.peer.rank))
 
     def outgoing(self) -> bytes:
-        """Return the bytes that wait to be sent to the peer, once."""
+        """Return the bytes to be sent to the peer, once."""
         return self._outgoing.read()
 
     def seal(self, message: bytes | bytearray | memoryview) -> bytes:
@@ -166,13 +166,13 @@ class TlsLink:
         with memoryview(framed) as view:
             written = 0
             while written < len(framed):
-                # Record by record: OpenSSL never gives back the memory of the longest text that waited.
+                # Record by record: OpenSSL keeps the memory of the longest text that ever waited.
                 written += self._tls.write(view[written : written + _RECORD_BYTES])
                 records.append(self._outgoing.read())
         return b"".join(records)
 
     def open(self) -> list[bytes]:
-        """Decrypt what was fed and give the messages that are whole.
+        """Decrypt the bytes so far and return the complete messages.
 
         Raises
         ------
@@ -201,19 +201,19 @@ class TlsLink:
             else:
                 self._buffer += chunk
                 self._split(messages)
-            # Nothing is left that could be read: OpenSSL need not be asked.
+            # Nothing is left to read: skip a call of OpenSSL.
             if not (self._incoming.pending or self._tls.pending()):
                 return messages
 
     def end(self) -> bytes:
-        """Return the bytes that tell the peer that this party ends the link (close_notify)."""
-        # It waits for the peer's own close_notify, which nobody needs.
+        """Return the bytes that end the link (close_notify)."""
+        # `unwrap` waits for the peer's close_notify, which is not needed.
         with contextlib.suppress(ssl.SSLError):
             self._tls.unwrap()
         return self._outgoing.read()
 
     def _split(self, messages: list[bytes]) -> None:
-        """Cut whole messages off the front of the buffer."""
+        """Take complete messages from the front of the buffer."""
         while len(self._buffer) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._buffer)
             if length > self.max_message:
@@ -231,7 +231,7 @@ class TlsLink:
             del self._buffer[:end]
 
     def _shake(self) -> None:
-        """Do as much of the handshake as the bytes allow; at its end compare the certificate itself."""
+        """Continue the handshake as far as the bytes allow; at its end compare the certificate itself."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -239,19 +239,19 @@ class TlsLink:
         except ssl.SSLError as error:
             self._refuse(error)
         shown = self._tls.getpeercert(binary_form=True) or b""
-        # OpenSSL checks chains, and a chain may end in the pinned certificate without being it.
+        # OpenSSL checks chains, and a chain may end in the pinned certificate with another leaf.
         if shown != self._peer_der:
             self._fail(SecurityError(self._wrong_certificate("it is another one"), rank=self.peer.rank))
         self.established = True
 
     def _fail(self, failure: PeerError) -> NoReturn:
-        """Remember and raise: a failed link never works again."""
+        """Store the failure and raise it: a failed link never works again."""
         self._failure = failure
         self._buffer.clear()
         raise failure
 
     def _refuse(self, error: ssl.SSLError) -> NoReturn:
-        """Say in our words what OpenSSL refused; its fixed texts carry no bytes of anybody."""
+        """Explain what OpenSSL refused; its fixed texts contain no bytes of the peer."""
         reason = error.reason or ""
         if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
             self.feed_eof()
@@ -261,14 +261,14 @@ class TlsLink:
             text = (
                 f"{self.peer} refused this party's certificate: compare its fingerprint "
                 f"{fingerprint(self._identity.certificate_der)} with the one {self.peer} has on its roster, "
-                "and mend that with `fastlloyd roster add --replace`"
+                "and fix the roster with `fastlloyd roster add --replace`"
             )
         elif "ALERT" in reason:
             text = f"{self.peer} ended the link with the TLS alert {reason.partition('ALERT_')[2].lower()}"
         elif self.established:
             text = (
                 f"a record from {self.peer} was refused ({reason.replace('_', ' ').lower()}): it was "
-                "changed, cut, repeated or reordered on the way; check the network between the two"
+                "changed, truncated, repeated or reordered on the way; check the network between the two"
             )
         else:
             text = (
@@ -279,19 +279,19 @@ class TlsLink:
         raise self._failure from error
 
     def _wrong_certificate(self, why: str) -> str:
-        """Write the sentence for a certificate that is refused."""
+        """Return the sentence for a refused certificate."""
         if "expired" in why or "not yet valid" in why:
-            mend = "check both clocks, or make a new one with `fastlloyd keygen` and `roster add --replace`"
+            fix = "check both clocks, or make a new one with `fastlloyd keygen` and `roster add --replace`"
         else:
-            mend = "compare the fingerprints by telephone, then `fastlloyd roster add --replace`"
+            fix = "compare the fingerprints by telephone, then `fastlloyd roster add --replace`"
         return (
             f"the certificate that {self.peer} showed was refused ({why}): expected the one with fingerprint "
-            f"{fingerprint(self._peer_der)}; {mend}"
+            f"{fingerprint(self._peer_der)}; {fix}"
         )
 
 
 def pinned_context(identity: Identity, trusted: Iterable[bytes], *, server_side: bool) -> ssl.SSLContext:
-    """Set up TLS 1.3 that asks for a certificate, trusts exactly these, and shows ours.
+    """Return a TLS 1.3 context that requires a certificate, trusts exactly these, and presents this party's.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def pinned_context(identity: Identity, trusted: Iterable[bytes], *, server_side:
     Raises
     ------
     ValueError
-        One of them is no certificate.
+        One of them is not a certificate.
     """
     # Not ssl.create_default_context: that trusts the system's CAs and obeys SSLKEYLOGFILE.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
@@ -312,7 +312,7 @@ def pinned_context(identity: Identity, trusted: Iterable[bytes], *, server_side:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     if server_side:
-        # Tickets would arrive as records that nobody asked for.
+        # Tickets would arrive as unexpected records.
         context.num_tickets = 0
     try:
         for certificate in trusted:

@@ -64,7 +64,7 @@ def test_the_sites_are_those_of_the_job(names: object, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("caller", ["server", "site-2", "stranger"])
 def test_nothing_is_taken_before_the_party_has_begun(caller: str, tmp_path: Path) -> None:
-    with called_by(caller, tmp_path) as party, pytest.raises(ValueError, match="no run that this site takes part in"):
+    with called_by(caller, tmp_path) as party, pytest.raises(ValueError, match="this site takes part in no run"):
         party.take(encode_call(0, [b"x"]))
 
 

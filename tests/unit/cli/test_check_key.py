@@ -118,7 +118,7 @@ def test_a_file_that_is_wrong_ends_the_check(site: Path, tmp_path: Path, capsys:
         checked(site, capsys, "--client", "1", "--key", str(site / "2.key"))
     assert "rows      3" in capsys.readouterr().out  # after what could be checked
     keygen.main(["--name", "stranger", "--rank", "3", "--prefix", str(tmp_path / "stranger")])
-    with pytest.raises(ConfigError, match="belongs to nobody"):
+    with pytest.raises(ConfigError, match="not in the roster"):
         checked(site, capsys, "--key", str(tmp_path / "stranger.key"))
     with pytest.raises(ConfigError, match="--client 3: the roster has 2 clients"):
         checked(site, capsys, "--client", "3", "--key", str(site / "2.key"))
@@ -137,7 +137,7 @@ def test_no_word_of_keys_without_a_roster(site: Path, capsys: pytest.CaptureFixt
 def test_a_key_of_nobody_names_no_other_client(site: Path, tmp_path: Path) -> None:
     keygen.main(["--name", "stranger", "--rank", "3", "--prefix", str(tmp_path / "stranger")])
     config = RunConfig(roster=str(site / "roster.toml"), key=str(tmp_path / "stranger.key"))
-    with pytest.raises(ConfigError, match="--key: this key belongs to nobody in the roster") as caught:
+    with pytest.raises(ConfigError, match="--key: this key is not in the roster") as caught:
         find_own_rank(config, None)
     assert "client" not in str(caught.value)
 

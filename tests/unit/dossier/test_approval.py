@@ -241,7 +241,7 @@ def test_another_roster_another_signer_and_no_file(tmp_path: Path) -> None:
     replaced = roster([IDENTITIES[0], make_identity("site 1", 1), IDENTITIES[2]])
     with pytest.raises(ConfigError, match="the key was replaced since"):
         read_approval(path, replaced)
-    with pytest.raises(ConfigError, match="belongs to nobody"):
+    with pytest.raises(ConfigError, match="not in the roster"):
         sign_approval(VALUES, make_identity("stranger"), ROSTER, approved_at=NOW)
     with pytest.raises(ConfigError, match="cannot read the approval"):
         read_approval(tmp_path / "nothing.json", ROSTER)
@@ -345,7 +345,7 @@ def test_agree_and_the_dossier_list_the_same_and_all_that_the_digest_covers(
 def test_agree_needs_a_key_of_the_roster_and_takes_the_server_s(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save_identity(make_identity("stranger"), site / "stranger.key", site / "stranger.pem")
     for flags, sentence in [
-        (["--key", "stranger.key"], "this key belongs to nobody in the roster"),
+        (["--key", "stranger.key"], "this key is not in the roster"),
         (["--key", "{client}.key"], "name this site's own key"),
         ([], "--roster and --key"),
     ]:

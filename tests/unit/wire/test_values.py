@@ -70,14 +70,14 @@ def test_what_is_too_long_is_not_told() -> None:
     long = text(columns=columns)
     assert json.loads(long) == {"protocol": "fastlloyd-plus", "results_version": HERE} and len(OWN) <= MOST_VALUES_BYTES
     for one, other in ((long, OWN), (OWN, long), (long, long), (b"", OWN), (OWN, b"")):
-        assert explain(one, other) == f"its values are too many to be told; {COMPARE}"
+        assert explain(one, other) == f"its values are too many to be sent; {COMPARE}"
 
 
 def test_another_build_is_named_with_both_numbers_whatever_else_differs_and_however_long_the_rest_is() -> None:
     other = {"protocol": "fastlloyd-plus", "results_version": HERE + 1}
     sentence = (
         f"its build of fastlloyd has version {HERE + 1} of the results of fastlloyd-plus, this one has version {HERE}, "
-        "and they come to different results; install the same build at all parties"
+        "and they compute different results; install the same build at all parties"
     )
     for theirs in (other, json.loads(OWN) | other, json.loads(text(k=4)) | other):
         assert explain(written(theirs), OWN) == sentence
@@ -103,7 +103,7 @@ def test_another_build_is_named_with_both_numbers_whatever_else_differs_and_howe
 )
 def test_nonsense_is_said_to_be_nonsense(theirs: bytes, sentence: str) -> None:
     found = explain(theirs, OWN)
-    assert found.startswith("the values that it told cannot be read (") and sentence in found and found.isprintable()
+    assert found.startswith("the values that it sent cannot be read (") and sentence in found and found.isprintable()
 
 
 def test_control_characters_and_long_texts_of_a_peer_do_not_reach_the_terminal() -> None:
@@ -114,4 +114,4 @@ def test_control_characters_and_long_texts_of_a_peer_do_not_reach_the_terminal()
 
 
 def test_the_same_values_under_another_digest_are_another_program() -> None:
-    assert explain(OWN, OWN) == f"all values that people set are alike, so the programs differ; {COMPARE}"
+    assert explain(OWN, OWN) == f"all configured values are the same, so the programs differ; {COMPARE}"

@@ -123,7 +123,7 @@ def test_identity_joins_key_and_certificate(three):
     assert joined.certificate_der == mine.certificate_der and joined.name == "site 2"
     with pytest.raises(ConfigError, match="this process is client 1, but its --key belongs to client 2"):
         roster.identity(PartyId(1), mine.key)
-    with pytest.raises(ConfigError, match="belongs to nobody"):
+    with pytest.raises(ConfigError, match="not in the roster"):
         roster.identity(PartyId(1), make_identity("stranger").key)
 
 
