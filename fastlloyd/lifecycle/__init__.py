@@ -3,7 +3,7 @@
 ================  =======================================================================
 `hello.py`        before round 0: who is there, and the plan
 `seed.py`         a common seed over the clients' own links
-`sealed.py`       the same through the server, which cannot read it; `sealed_messages.py`
+`sealed.py`       the same through the server, which cannot read it
 `same_secret.py`  whether all clients have the same secret
 `pairs.py`        a secret for each pair of clients
 `rounds.py`       a round: masked vectors up, one reply down, ledger, resume

@@ -16,7 +16,7 @@ from fastlloyd.lifecycle.closing import Chains, Counters, Totals
 from fastlloyd.lifecycle.hello import Hello, PlanProposal, Ready
 from fastlloyd.lifecycle.pairs import PairPublicKey
 from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag
-from fastlloyd.lifecycle.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
+from fastlloyd.lifecycle.sealed import SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.lifecycle.seed import SeedConfirmation, SeedContribution
 from fastlloyd.party.declaration import Messages, kinds_of, largest_bodies, pairwise, seen_as
 from fastlloyd.party.message_bounds import MessageBounds

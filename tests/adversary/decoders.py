@@ -26,8 +26,8 @@ import numpy as np
 import fastlloyd
 from fastlloyd.data.categories import Categories
 from fastlloyd.errors import FastLloydError, InternalError, PeerGone, Reason
-from fastlloyd.lifecycle.align.columns import read_features
-from fastlloyd.lifecycle.align.messages import Columns, IdTag, RecordCount
+from fastlloyd.lifecycle.align.columns import Columns, RecordCount, read_features
+from fastlloyd.lifecycle.align.ids import IdTag
 from fastlloyd.lifecycle.closing import Account, Chains, Counters, ResultDigest, Sent, Totals
 from fastlloyd.lifecycle.hello import Go, Hello, PlanProposal, Ready
 from fastlloyd.lifecycle.pairs import PairPublicKey

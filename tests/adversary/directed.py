@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastlloyd.errors import Reason
-from fastlloyd.lifecycle.align.messages import Columns, RecordCount
+from fastlloyd.lifecycle.align.columns import Columns, RecordCount
 from fastlloyd.lifecycle.closing import Counters, Totals
 from fastlloyd.lifecycle.hello import Hello, PlanProposal, Ready
 from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum

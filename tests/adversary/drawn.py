@@ -9,7 +9,7 @@ from typing import Any
 
 from fastlloyd.lifecycle.closing import Totals
 from fastlloyd.lifecycle.hello import Hello, PlanProposal
-from fastlloyd.lifecycle.sealed_messages import SealKeys
+from fastlloyd.lifecycle.sealed import SealKeys
 from tests.adversary.lie import Lie
 from tests.adversary.mutate import HEADER_BYTES, is_document
 

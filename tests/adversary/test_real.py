@@ -13,7 +13,7 @@ import pytest
 from fastlloyd.lifecycle.closing import Totals
 from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.lifecycle.same_secret import AlikeTag
-from fastlloyd.lifecycle.sealed_messages import SealedParts, SealedSeed
+from fastlloyd.lifecycle.sealed import SealedParts, SealedSeed
 from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
 from fastlloyd.protocols.secfc.messages import Shared, Signs, Size

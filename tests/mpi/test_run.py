@@ -20,7 +20,7 @@ from fastlloyd.data.bounds import scale
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.lifecycle.same_secret import AlikeTag
-from fastlloyd.lifecycle.sealed_messages import SealKey
+from fastlloyd.lifecycle.sealed import SealKey
 from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.report.document import load
 from fastlloyd.run.config import RunConfig

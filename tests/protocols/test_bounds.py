@@ -17,7 +17,7 @@ from fastlloyd.lifecycle.masked_sums import bounds as masked_bounds
 from fastlloyd.lifecycle.messages import CLOSING, OPENING, plan_bounds, setup_bounds
 from fastlloyd.lifecycle.pairs import PairPublicKey
 from fastlloyd.lifecycle.same_secret import AlikeTag
-from fastlloyd.lifecycle.sealed_messages import SealKey
+from fastlloyd.lifecycle.sealed import SealKey
 from fastlloyd.party.effects import Send
 from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.run.driver import Driver

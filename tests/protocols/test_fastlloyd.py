@@ -13,7 +13,7 @@ from fastlloyd.lifecycle.closing import Counters, Totals
 from fastlloyd.lifecycle.hello import Hello, PlanProposal, Ready
 from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag
-from fastlloyd.lifecycle.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
+from fastlloyd.lifecycle.sealed import SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise

@@ -27,8 +27,7 @@ from fastlloyd.crypto.link.identity import Credentials, Identity, sign
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.lifecycle.closing import compare_through_server
 from fastlloyd.lifecycle.same_secret import THINGS, AlikeProof, AlikeTag, collect_tags
-from fastlloyd.lifecycle.sealed import Sealing, relay_seed
-from fastlloyd.lifecycle.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
+from fastlloyd.lifecycle.sealed import SealedParts, SealedSeed, Sealing, SealKey, SealKeys, relay_seed
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, continue_history
 from fastlloyd.masking.pairwise import PairKey, PairSecrets, PairwiseMasks

@@ -1,5 +1,5 @@
 """What parties with different columns of the same records do first: describe columns, and align records.
 
-`columns.py` tells the server each party's public columns, `check.py` makes sure that all parties hold the same ids,
-`intersect.py` finds the ids that all of them hold. `messages.py` holds the messages of the three.
+`columns.py` tells the server each party's public columns; `ids.py` makes sure that all parties hold the same ids, or
+finds the ids that all of them hold.
 """

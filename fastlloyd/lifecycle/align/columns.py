@@ -1,24 +1,38 @@
 """Public columns of the parties of a vertical protocol, told to the server and from there to all.
 
+::
+
+    party i                        server
+      Columns     ----------->       names and bounds of this party's columns (public)
+      RecordCount ----------->       of an owner of vertical-he: the number of its records
+
+None of it is payload.
+
 Source: docs/protocol.md, "Vertical tables".
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures, check_features
 from fastlloyd.errors import ConfigError, DataError, PeerError
-from fastlloyd.lifecycle.align.messages import Columns, RecordCount
-from fastlloyd.lifecycle.hello import check_length
+from fastlloyd.lifecycle.hello import Document, Names, check_length
+from fastlloyd.party.declaration import Seen
 from fastlloyd.party.effects import Gather, Party, Send
+from fastlloyd.wire.decode import Within
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
 
 __all__ = [
+    "MAX_RECORDS",
+    "Columns",
     "PartyFeatures",
+    "RecordCount",
     "describe_features",
     "features_of",
     "gather_columns",
@@ -27,6 +41,37 @@ __all__ = [
     "tell_columns",
     "tell_count",
 ]
+
+MAX_RECORDS = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Columns(Document):
+    """Public: names of a party's columns, and their bounds."""
+
+    TYPE = 96
+    MOST_BYTES = 1 << 20
+    LEADS_TO_PLAN = True
+    SEEN = Seen(
+        "party to server",
+        "names and bounds of this party's columns",
+        server="names and bounds of its columns",
+        others="the same, in the plan",
+    )
+    names: Names
+    lo: tuple[float, ...]
+    hi: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCount(Document):
+    """The number of records, public between the parties of vertical-he."""
+
+    TYPE = 100
+    MOST_BYTES = 64
+    LEADS_TO_PLAN = True
+    SEEN = Seen("owner to rank 0", "how many records this owner has", server="the number of common records", others="-")
+    n: Annotated[int, Within(1, MAX_RECORDS)]
 
 
 def describe_features(own: PartyFeatures) -> Columns:

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fastlloyd.errors import ConfigError, InternalError
-from fastlloyd.lifecycle.align.check import check_ids
-from fastlloyd.lifecycle.align.intersect import intersect_ids
+from fastlloyd.lifecycle.align.ids import check_ids, intersect_ids
 from fastlloyd.lifecycle.pairs import agree_pairs
 from fastlloyd.lifecycle.seed import agree_seed
 from fastlloyd.masking.pairwise import PairSecrets

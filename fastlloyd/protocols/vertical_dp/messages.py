@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import RangeError
-from fastlloyd.lifecycle.align.messages import BlindedIds, Columns, IdTag, OpenedIds
+from fastlloyd.lifecycle.align.columns import Columns
+from fastlloyd.lifecycle.align.ids import BlindedIds, IdTag, OpenedIds
 from fastlloyd.lifecycle.closing import Chains
 from fastlloyd.lifecycle.hello import Go, PlanProposal, Ready
 from fastlloyd.lifecycle.messages import CHAINS_OF_ALL, COUNTED

@@ -13,7 +13,7 @@ from typing import Any
 
 from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.lifecycle.align.columns import gather_columns, tell_columns
-from fastlloyd.lifecycle.align.messages import ALIGNMENT
+from fastlloyd.lifecycle.align.ids import ALIGNMENT
 from fastlloyd.lifecycle.hello import await_plan, propose_plan
 from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.party.declaration import largest_bodies

@@ -56,7 +56,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.lifecycle.align.messages import ALIGNMENT, BlindedIds, Columns, IdTag, OpenedIds, RecordCount
+from fastlloyd.lifecycle.align.columns import Columns, RecordCount
+from fastlloyd.lifecycle.align.ids import ALIGNMENT, BlindedIds, IdTag, OpenedIds
 from fastlloyd.lifecycle.closing import Chains
 from fastlloyd.lifecycle.hello import PlanProposal, Ready
 from fastlloyd.lifecycle.messages import COUNTED, plan_bounds

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastlloyd.errors import RangeError
-from fastlloyd.lifecycle.align.messages import Columns
+from fastlloyd.lifecycle.align.columns import Columns
 from fastlloyd.party.plain_plan import check_epsilon, same_named
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import calibrate

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from fastlloyd.data.vertical import PartyFeatures, check_features
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.kmeans.update import movements
-from fastlloyd.lifecycle.align.check import check_ids
 from fastlloyd.lifecycle.align.columns import (
     describe_features,
     gather_columns,
@@ -26,7 +25,7 @@ from fastlloyd.lifecycle.align.columns import (
     tell_columns,
     tell_count,
 )
-from fastlloyd.lifecycle.align.intersect import intersect_ids
+from fastlloyd.lifecycle.align.ids import check_ids, intersect_ids
 from fastlloyd.lifecycle.hello import await_plan, await_ready, propose_plan, tell_ready
 from fastlloyd.lifecycle.pairs import agree_pairs
 from fastlloyd.party.effects import Afford, Allow, Party, Publish

@@ -15,10 +15,8 @@ from fastlloyd.crypto.blinding import Blinding, hash_to_point
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.errors import ConfigError, DataError, InternalError, PeerError
-from fastlloyd.lifecycle.align.check import check_ids, digest_ids
 from fastlloyd.lifecycle.align.columns import gather_columns, tell_columns
-from fastlloyd.lifecycle.align.intersect import intersect_ids
-from fastlloyd.lifecycle.align.messages import BlindedIds, IdTag, OpenedIds
+from fastlloyd.lifecycle.align.ids import BlindedIds, IdTag, OpenedIds, check_ids, digest_ids, intersect_ids
 from fastlloyd.protocols.vertical_dp.keys import set_up
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation

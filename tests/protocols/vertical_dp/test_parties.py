@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import DataError, InternalError, PeerError
-from fastlloyd.lifecycle.align.messages import Columns, IdTag
+from fastlloyd.lifecycle.align.columns import Columns
+from fastlloyd.lifecycle.align.ids import IdTag
 from fastlloyd.lifecycle.closing import Counters
 from fastlloyd.lifecycle.hello import Ready
 from fastlloyd.lifecycle.pairs import PairPublicKey

@@ -14,15 +14,16 @@ import fastlloyd.lifecycle.sealed as sealed_module
 from fastlloyd.crypto.link.identity import Credentials, Identity, make_identity
 from fastlloyd.errors import PeerError, SecurityError
 from fastlloyd.lifecycle.same_secret import AlikeTag
-from fastlloyd.lifecycle.sealed import Sealing, relay_seed
-from fastlloyd.lifecycle.sealed_messages import (
+from fastlloyd.lifecycle.sealed import (
     BOX_BYTES,
     SEAL_KEY_BYTES,
     SEALED_SEED_BYTES,
     SealedParts,
     SealedSeed,
+    Sealing,
     SealKey,
     SealKeys,
+    relay_seed,
     sealed_parts_bytes,
 )
 from fastlloyd.masking.pairwise import PairKey

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastlloyd.lifecycle.align.messages import BlindedIds, OpenedIds
+from fastlloyd.lifecycle.align.ids import BlindedIds, OpenedIds
 from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag
-from fastlloyd.lifecycle.sealed_messages import Box, Part, SealedParts, SealedSeed, SealKey, SealKeys
+from fastlloyd.lifecycle.sealed import Box, Part, SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.lifecycle.seed import SeedConfirmation, SeedContribution
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.protocols.feddp.math.projection import Projection

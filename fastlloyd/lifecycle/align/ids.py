@@ -1,4 +1,17 @@
-"""Private set intersection: find the ids that all parties hold.
+"""Parties with different columns bring their records into one order: the same ids at all, or the common ones.
+
+**The same ids** (`check_ids`): one keyed digest of the sorted list, compared by each pair.
+
+::
+
+    party i                                party j
+      IdTag  HKDF(s_ij; run, i, digest)  ------->   compare with its own digest's tag
+      compare                            <-------   IdTag
+
+The key is the pair's secret, so the server, or whoever else sees the tags, cannot try lists of ids. A mismatch
+says that the lists differ and nothing else: not where, not in how many ids.
+
+**The common ids** (`intersect_ids`): private set intersection.
 
 ::
 
@@ -23,14 +36,149 @@ Source: after Agrawal, Evfimievski, Srikant (2003), §4, in a ring; docs/protoco
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import struct
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Self
 
 from fastlloyd.crypto.blinding import POINT_BYTES, Blinding, hash_to_point
-from fastlloyd.errors import DataError, PeerError
-from fastlloyd.lifecycle.align.messages import BlindedIds, OpenedIds
+from fastlloyd.errors import DataError, InternalError, PeerError
+from fastlloyd.lifecycle.align.columns import Columns, RecordCount
+from fastlloyd.lifecycle.seed import SetupBytes
+from fastlloyd.masking.pairwise import PairSecrets
+from fastlloyd.party.declaration import OfPlan, Seen
 from fastlloyd.party.effects import Party, Receive, Send
+from fastlloyd.party.message import NoPayload
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import derive
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
+
+
+class IdTag(SetupBytes):
+    """Tells two parties whether their ids are equal, no more."""
+
+    __slots__ = ()
+    TYPE = 97
+    SEEN = Seen(
+        "party to party",
+        "compare the lists of ids",
+        server="nothing, but that the run ends if ids differ",
+        others="whether its ids equal the sender's",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Points(NoPayload):
+    """A list of points of 32 bytes each; `format` is how many there must be."""
+
+    MOST_BYTES = OfPlan(lambda plan: POINT_BYTES * plan.n_total)
+    points: tuple[bytes, ...] = field(repr=False)
+
+    def body(self) -> bytes:
+        """Join the points."""
+        return b"".join(self.points)
+
+    @classmethod
+    def read(cls, body: bytes, format: int) -> Self:
+        """Check the length, and that no point stands twice (each hides another id)."""
+        count, rest = divmod(len(body), POINT_BYTES)
+        if rest or count != format:
+            raise ValueError(f"expected {format} points of {POINT_BYTES} bytes, got {len(body)} bytes")
+        points = tuple(body[i : i + POINT_BYTES] for i in range(0, len(body), POINT_BYTES))
+        if len(set(points)) != count:
+            raise ValueError("a blinded id stands twice")
+        return cls(points)
+
+
+@dataclass(frozen=True, slots=True)
+class BlindedIds(_Points):
+    """To the next party, or party 1. Random points for whoever lacks one of the secrets."""
+
+    TYPE = 98
+    SEEN = Seen(
+        "party to party",
+        "find the people whom all parties have",
+        server="nothing; all lists have N points, so not the number of common ids either",
+        others="the common ids (see below)",
+        network="length: N points each, whatever is in them",
+        variant="intersect",
+        when=lambda facts: facts.get("align") == "intersect",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedIds(_Points):
+    """From the last party: the common ids, as hashes that each party knows already, among points of nobody."""
+
+    TYPE = 99
+    SEEN = ()
+
+
+ALIGNMENT = (Columns, RecordCount, IdTag, BlindedIds, OpenedIds)
+"""What may come before the plan."""
+
+
+def check_ids(raw_ids: Sequence[str], pairs: PairSecrets, *, run_id: bytes) -> Party[None]:
+    """Compare this party's ids with every other party's; run by each party.
+
+    Parameters
+    ----------
+    raw_ids : sequence of str
+        Ascending, each once (`VerticalTable.raw_ids`).
+    pairs : PairSecrets
+    run_id : bytes
+
+    Raises
+    ------
+    DataError
+        Another party holds other ids.
+
+    Notes
+    -----
+    Sees: each pair learns whether its two lists are equal; the server learns nothing unless a party ends the run.
+    """
+    digest = digest_ids(raw_ids)
+    for party, shared in pairs.secrets.items():
+        yield Send((party,), IdTag(_tag(shared, run_id, pairs.me, digest)), SETUP_ROUND)
+    differing = []
+    for party, shared in pairs.secrets.items():
+        message = yield Receive(party, IdTag, SETUP_ROUND)
+        if not hmac.compare_digest(message.value, _tag(shared, run_id, party, digest)):
+            differing.append(party)
+    if differing:
+        others = " and ".join(map(str, differing))
+        raise DataError(
+            f"{pairs.me} and {others} do not hold the same ids: expected one record for each person at every party; "
+            "compare the id columns (spelling, leading zeros, missing rows), or let the parties keep the common ids "
+            "with --set vertical.align=intersect"
+        )
+
+
+def digest_ids(raw_ids: Sequence[str]) -> bytes:
+    """Return 32 bytes that stand for a list of ids.
+
+    Raises
+    ------
+    InternalError
+        The list is not strictly ascending.
+    """
+    state = hashlib.sha256(domains.IDS)
+    before = None
+    for name in raw_ids:
+        if before is not None and not before < name:
+            raise InternalError("the ids are not sorted before they are compared")
+        text = name.encode()
+        state.update(struct.pack("<I", len(text)) + text)
+        before = name
+    return state.digest()
+
+
+def _tag(shared: bytes, run_id: bytes, sender: PartyId, digest: bytes) -> bytes:
+    """Bind secret, run, sender and ids."""
+    return derive(shared, domains.ID_CONFIRMATION, run_id + struct.pack("<I", sender.rank) + digest)
 
 
 def intersect_ids(
