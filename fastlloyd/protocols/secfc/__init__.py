@@ -22,7 +22,7 @@
 `settings.py`         what may be chosen; `parameters.py`, what the parties agree on
 `plan.py`             what follows for one run: code, field, limits (§4.1, App. A)
 `reference.py`        Lloyd's algorithm in integers on pooled data, without codes or messages
-`face.py`             ties the protocol to runs, data and reports, with `face_*.py`
+`protocol.py`         the class that ties it to runs, data and reports; `words.py`, who sees what
 ====================  ==============================================================================
 
 Source: Li, Hou, Buyukates, Avestimehr, "Secure Federated Clustering"; docs/secfc.md.

@@ -19,7 +19,7 @@ from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.secfc import client as client_module
-from fastlloyd.protocols.secfc import face
+from fastlloyd.protocols.secfc import protocol as secfc_protocol
 from fastlloyd.protocols.secfc.client import ClientResult, client
 from fastlloyd.protocols.secfc.math.attempt import Attempt
 from fastlloyd.protocols.secfc.math.masks import RoundMasks
@@ -139,8 +139,8 @@ class Watch:
         self._patches = [
             mock.patch.object(client_module, "_Exchange", self.exchange()),
             mock.patch.object(client_module, "Attempt", self.course()),
-            mock.patch.object(face, "client", self.client),
-            mock.patch.object(face, "server", self.server),
+            mock.patch.object(secfc_protocol, "client", self.client),
+            mock.patch.object(secfc_protocol, "server", self.server),
         ]
         for patch in self._patches:
             patch.start()

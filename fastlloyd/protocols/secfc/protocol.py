@@ -1,0 +1,216 @@
+"""SecFC as a protocol: its plan, session and result.
+
+The result is the labels: every party knows the cluster of every point, and each client which points are its own. The
+server writes `server.json` only; centres exist only where the run reveals them to the clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import scale
+from fastlloyd.data.records import OwnRecords
+from fastlloyd.lifecycle.hello import await_ready, gather_announced, propose_plan
+from fastlloyd.lifecycle.messages import plan_bounds
+from fastlloyd.party.effects import Allow, Party, Publish
+from fastlloyd.privacy.delta import automatic_delta
+from fastlloyd.protocol.horizontal import OfRecords
+from fastlloyd.protocols.secfc.client import ClientResult, client
+from fastlloyd.protocols.secfc.math.rotation import draw_rotation, rotate
+from fastlloyd.protocols.secfc.math.tournament import count_rounds
+from fastlloyd.protocols.secfc.messages import MESSAGES
+from fastlloyd.protocols.secfc.parameters import PublicParameters
+from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
+from fastlloyd.protocols.secfc.server import server
+from fastlloyd.protocols.secfc.settings import Settings
+from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
+from fastlloyd.protocols.secfc.words import data_flow, who_sees
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.flow import Flow
+from fastlloyd.report.outlook import PlanLine
+from fastlloyd.report.quality import EXACT
+from fastlloyd.report.sight import Sights
+from fastlloyd.report.unit import format_count
+from fastlloyd.run.checks import refuse_resume
+from fastlloyd.run.closing import conclude, conclude_without_result
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.horizontal import begin_client
+from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.run.outcome import Claim, Outcome, Result, no_claim
+from fastlloyd.run.session import Session
+
+
+class SecFC(OfRecords[Plan]):
+    """SecFC: exact k-means on secret shares."""
+
+    settings = Settings
+    messages = MESSAGES
+    public_type = PublicParameters
+    not_private = (
+        "the result is exact: every client learns the cluster of every point in every iteration{starts}; the server "
+        "learns how many clusters have points in each iteration and, of comparisons whose points, clusters and "
+        "outcomes it cannot tell, how close they are, blurred over 64 octaves"
+    )
+    unreported = ("names", "protocol", "sizes")
+
+    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
+        """Check what is public and the same for all parties.
+
+        Raises
+        ------
+        ConfigError
+            A parameter does not fit, or an interrupted run is to be resumed.
+        """
+        refuse_resume(
+            config,
+            because="fresh shares under the same masks would show their difference",
+            spent="the run adds no noise, so nothing is spent twice",
+        )
+        return super().gather(config, clients)
+
+    def make_plan(self, public: PublicParameters, names: tuple[str, ...]) -> Plan:
+        """Make the plan of a run whose clients have equally many records."""
+        sizes = tuple(len(part) for part in np.array_split(np.empty(public.n_total), public.clients))
+        return make_plan(public, d=len(names), names=names, sizes=sizes)
+
+    def claim(self, config: RunConfig, plan: Plan) -> Claim:
+        """Say that the run promises nothing, and why."""
+        return no_claim(self.not_private.format(starts=f" of {plan.starts} starts" * (plan.starts > 1)))
+
+    def parameters(self, plan: Plan, rounds: int) -> dict[str, Any]:
+        """Return the public parameters for the report."""
+        return {**super().parameters(plan, rounds), "needed_answers": plan.needed_answers}
+
+    def cost_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
+        """Say what a run takes."""
+        element, hold = plan.field.element_bytes, format_count(plan.threshold, "client", "hold")
+        shares = max(plan.sizes) * plan.width * element * (plan.clients - 1)
+        return [
+            PlanLine(
+                "code",
+                f"l = {format_count(plan.segments, 'segment')}, the shares that any t = {hold} say nothing of a "
+                f"record, {format_count(plan.needed_answers, 'answer', 'decode')} an iteration",
+            ),
+            PlanLine(
+                "field",
+                f"{format_count(len(plan.primes), 'prime')}, {element} bytes an element; "
+                f"grid of 2^-{plan.fraction_bits}",
+            ),
+            PlanLine(
+                "values",
+                f"a value and its difference have at most {plan.bits_in_common:.2f} bits in common; all values "
+                f"together are within {plan.distance:.0e} of the law that is proved of them",
+            ),
+            PlanLine("set-up", f"{shares:,} bytes of shares from each client"),
+            PlanLine(
+                "iteration",
+                f"{(plan.k - 1) * plan.n_total * element:,} bytes up from each client for each start in "
+                f"{format_count(count_rounds(plan.k), 'message')}; at most {format_count(plan.rounds, 'round')}",
+            ),
+            PlanLine(
+                f"{plan.start} start",
+                f"{format_count(plan.starts, 'start')}, {len(plan.passes[0])} at a time"
+                + "; the least inertia wins" * (plan.starts > 1),
+            ),
+        ]
+
+    def privacy_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
+        """Say that a run promises nothing, and why."""
+        return [PlanLine("privacy", f"no noise; {self.claim(config, plan).not_private_reason}")]
+
+    def serve(self, session: Session) -> Party[Outcome]:
+        """Run the server."""
+        common = session.common
+        yield from session.begin()
+        sizes = yield from gather_sizes(session.everybody, common.caps, padded=common.public.chosen.membership)
+        announced = yield from gather_announced(session.everybody)
+        plan = make_plan(common.public, d=len(announced.names), names=announced.names, sizes=sizes)
+        yield Allow(plan_bounds(MESSAGES, plan))
+        yield from propose_plan(session.everybody, plan.to_json(), 0)
+        yield from await_shared(plan)
+        yield from await_ready(session.everybody)
+        yield Publish("setup")
+        end = yield from server(plan)
+        part = self.common(session, plan, end.included)
+        return (yield from conclude_without_result(session, part, plan.all_releases(), end.late))
+
+    def take_part(self, session: Session) -> Party[Outcome]:
+        """Run a client."""
+        own = session.take_own(OwnRecords)
+        common, me, names = session.common, session.me, own.names
+        told = common.caps[me.rank - 1] if common.public.chosen.membership else len(own.raw_points)
+        yield from tell_size(told)
+        begun = yield from begin_client(
+            session,
+            own,
+            kind=Plan,
+            check=lambda plan: check_plan(plan, common.public, me=me, names=names, told=told, caps=common.caps),
+            bounds=partial(plan_bounds, MESSAGES),
+            lifetime_delta=lambda plan: automatic_delta(plan.n_total),
+        )
+        plan, run_id = begun.plan, session.run_id
+        seed = yield from begun.fresh_seed()
+        rotation = draw_rotation(plan.d, seed=seed, run_id=run_id)
+        points = rotate(own.raw_points, rotation, plan.fraction_bits)
+        del own
+        shares = yield from share_points(me, points, plan, run_id=run_id, secret=SecretRandom())
+        yield from begun.start()
+        end = yield from client(me, shares, points, plan, rotation=rotation, seed=seed, run_id=run_id)
+        inertia = end.raw_inertia
+        return (
+            yield from conclude(
+                session,
+                self._result(session, plan, end),
+                took_part=end.present,
+                writers=end.present,
+                holders=end.present,  # who came too late has no centres
+                raw_labels=end.raw_labels,
+                raw_files={} if inertia is None else {f"inertia_{me.rank}.csv": f"inertia\n{inertia!r}\n"},
+            )
+        )
+
+    def _result(self, session: Session, plan: Plan, end: ClientResult) -> Result:
+        """Return the result that the clients have at the end."""
+        sizes = "".join(f"{cluster},{size}\n" for cluster, size in enumerate(end.sizes.tolist()))
+        return self.make_result(
+            session,
+            plan,
+            end.included,
+            centers=end.centers,
+            noise=EXACT,
+            evaluated=_evaluated(session, plan, end),
+            extra={"sizes.csv": "cluster,size\n" + sizes},
+        )
+
+    def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights:
+        """Return who sees what, the network left out."""
+        return who_sees(protocol, parameters)
+
+    def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
+        """Return where data are and go."""
+        return data_flow(protocol, facts)
+
+
+def _evaluated(session: Session, plan: Plan, end: ClientResult) -> NDArray[np.float64] | None:
+    """Return what is compared with a public data set: means by label, or the centres where labels have no owner."""
+    dataset, splits = session.common.dataset, session.common.splits
+    if not session.config.evaluate or dataset is None or splits is None:
+        return None
+    if not plan.membership:
+        bounds = session.common.bounds.match(plan.names)
+        return _means(scale(dataset.values[np.concatenate(splits)], bounds), end.labels)
+    return end.centers if end.centers is not None and np.isfinite(end.centers).all() else None
+
+
+def _means(points: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the mean of each cluster that has points, shape (clusters, d)."""
+    used = np.unique(labels[labels >= 0])
+    return np.stack([points[labels == cluster].mean(axis=0) for cluster in used])
+
+
+PROTOCOL = SecFC()
