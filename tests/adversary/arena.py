@@ -33,7 +33,12 @@ _AFTER_S = 3.0
 _START_S = 60.0
 _WARM = (
     *("cli.serve", "cli.join", "net.tcp.hub", "net.tcp.spoke", "run.execute", "protocols.fastlloyd.protocol"),
-    *("protocols.feddp.face", "protocols.kfed.protocol", "protocols.secfc.protocol", "protocols.vertical_dp.protocol"),
+    *(
+        "protocols.feddp.protocol",
+        "protocols.kfed.protocol",
+        "protocols.secfc.protocol",
+        "protocols.vertical_dp.protocol",
+    ),
     *("protocols.vertical_he.protocol", "privacy.accountant", "report.announcer"),
     *("run.inputs", "report.table", "privacy.calibration"),
 )

@@ -24,7 +24,7 @@ from fastlloyd.protocol import masked as masked_base
 from fastlloyd.protocols.fastlloyd import protocol as lloyd_module
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
-from fastlloyd.protocols.feddp import face as feddp_face
+from fastlloyd.protocols.feddp import protocol as feddp_protocol
 from fastlloyd.protocols.feddp.budget import START
 from fastlloyd.protocols.feddp.client import _State, statistics_of
 from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
@@ -124,7 +124,7 @@ def client_noise(config: RunConfig, clients: int, coins: np.random.Generator) ->
 def feddp_noise(config: RunConfig, clients: int, coins: np.random.Generator) -> PartyEnd:
     """FedDP-KMeans: what each client sent less its mask and the exact statistic of its records."""
     bodies, found = Bodies(), PartyEnd()
-    with noting(feddp_face, "client") as lived:
+    with noting(feddp_protocol, "client") as lived:
         run_together(config, clients, tap=bodies_into(bodies))
     for role in lived:
         me, points, plan, masks = role.given
@@ -161,7 +161,7 @@ def masked_vectors(config: RunConfig, clients: int, coins: np.random.Generator) 
 def masked_statistics(config: RunConfig, clients: int, coins: np.random.Generator) -> PartyEnd:
     """The same of FedDP-KMeans."""
     bodies, found = Bodies(), PartyEnd()
-    with noting(feddp_face, "server") as served:
+    with noting(feddp_protocol, "server") as served:
         run_together(config, clients, tap=bodies_into(bodies))
     plan = served[0].given[0]
     for type_, t, me in sorted(bodies):

@@ -16,7 +16,8 @@
 `budget.py`           how epsilon is divided (App. H.1)
 `plan.py`             what follows for one run; `proposal.py` makes and checks it
 `reference.py`        the algorithms on pooled data, record by record, without messages
-`face.py`             ties the protocol to runs, data and reports, with `face_*.py`
+`protocol.py`         the class that ties it to runs, data and reports; `inputs.py`, `plan_lines.py`, `quality.py`,
+                      `words.py`
 ====================  ==============================================================================
 
 Source: Scott, Lampert, Saulpic, "Differentially Private Federated k-Means Clustering with Server-Side Data".

@@ -18,7 +18,6 @@ from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.feddp.budget import OUTER
 from fastlloyd.protocols.feddp.client import statistics_of
-from fastlloyd.protocols.feddp.face_noise import noise_of
 from fastlloyd.protocols.feddp.math.elbow import CLEAR, elbow, margin
 from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.math.record import cut_norm
@@ -29,6 +28,7 @@ from fastlloyd.protocols.feddp.messages import (
     ProjectedCentersMessage,
     ProjectionMessage,
 )
+from fastlloyd.protocols.feddp.quality import noise_of
 from fastlloyd.protocols.feddp.reference import run_reference
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, PartyId, clients

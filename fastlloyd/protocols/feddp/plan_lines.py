@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
-from fastlloyd.protocols.feddp.face_inputs import ServerPoints, gather, load, most_users, public_parameters
-from fastlloyd.protocols.feddp.face_noise import deviations, expect
+from fastlloyd.protocols.feddp.inputs import ServerPoints, gather, load, most_users, public_parameters
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan, sketch_plan
+from fastlloyd.protocols.feddp.quality import deviations, expect
 from fastlloyd.protocols.feddp.settings import PRIVATE, settings_from
 from fastlloyd.report.expected import Expected, expect_mean
 from fastlloyd.report.outlook import PlanLine, outlook_line
@@ -40,9 +40,9 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]
     ConfigError
         Public parameters that do not fit, or an unknown number of features.
     """
-    assumed = d is not None and config.dataset is None and config.server_data is None
-    public, names, points = _without_points(config, clients, d) if assumed and d else _from_data(config, clients, d)
+    public, names, points = _planning(config, clients, d)
     plan = make_plan(public, d=len(names), names=names, server_points=points)
+    assumed = assumed_points(config)
     epsilon = check_plan(plan, public, d=len(names), names=names)
     held = f"{format_count(plan.n_server, 'point')} of the server"
     if plan.start == PRIVATE:
@@ -64,7 +64,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]
             f"epsilon {epsilon:.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, "
             f"{ADD_REMOVE_USER if plan.by_user else ADD_REMOVE}; records are cut to norm {plan.norm_bound:.4g}",
         ),
-        *((_ASSUMED,) if assumed and points is not None else ()),
+        *(() if assumed is None else (assumed,)),
         *promise_lines(config, delta=plan.delta, n_total=plan.n_total),
         PlanLine(
             "shares",
@@ -108,16 +108,24 @@ def _outlook(config: RunConfig, public: PublicParameters, points: NDArray[np.flo
     )
 
 
-def make_foreseen(config: RunConfig, clients: int, d: int | None) -> tuple[Plan, str]:
-    """Return the plan of a run without looking at the server's file, and what was assumed of it."""
-    if config.dataset is not None:
-        public, names, points = _from_data(config, clients, d)
-        return make_plan(public, d=len(names), names=names, server_points=points), ""
-    if d is None:
-        raise ConfigError("--d: expected the number of features, 1 or more (it is not read from private data)")
-    public, names, points = _without_points(config, clients, d)
-    plan = make_plan(public, d=len(names), names=names, server_points=points)
-    return plan, "" if points is None else str(_ASSUMED)
+def planned(config: RunConfig, clients: int, d: int | None) -> Plan:
+    """Return the plan of a run; errors as for `plan_lines`."""
+    public, names, points = _planning(config, clients, d)
+    return make_plan(public, d=len(names), names=names, server_points=points)
+
+
+def assumed_points(config: RunConfig) -> PlanLine | None:
+    """Say what a plan takes in place of the server's points, where a run needs some and they are not known."""
+    known = config.dataset is not None or config.server_data is not None
+    return None if known or not settings_from(config.own_settings).needs_points else _ASSUMED
+
+
+def _planning(
+    config: RunConfig, clients: int, d: int | None
+) -> tuple[PublicParameters, tuple[str, ...], NDArray[np.float64] | None]:
+    """Return public parameters, features and the server's points; these as assumed where `d` is all that is known."""
+    unknown = config.dataset is None and config.server_data is None
+    return _without_points(config, clients, d) if unknown and d else _from_data(config, clients, d)
 
 
 def _without_points(

@@ -57,6 +57,10 @@ class ServerPoints:
     points: NDArray[np.float64] | None = field(repr=False)
     names: tuple[str, ...] | None
 
+    def needed(self, public: PublicParameters) -> NDArray[np.float64] | None:
+        """Return the points, where the run's start uses any."""
+        return self.points if settings_from(public.settings).needs_points else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRecords(OwnRecords):

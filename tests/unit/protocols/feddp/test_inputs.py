@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError, DataError
-from fastlloyd.protocols.feddp.face_inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
+from fastlloyd.protocols.feddp.inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
 from fastlloyd.run.config import RunConfig
 from fastlloyd.wire.header import SERVER, PartyId
 

@@ -1,0 +1,246 @@
+"""FedDP-KMeans as a protocol: its plan, rounds and result.
+
+The server works on the noisy sums and has the result, as the clients do; it writes the shared files where it shares
+their folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.records import ClientRecords, OwnRecords
+from fastlloyd.errors import ConfigError, InternalError, Reason, format_count
+from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.kmeans.update import movements
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.pairwise import PairwiseMasks
+from fastlloyd.party.effects import Party
+from fastlloyd.party.stored import StoredRounds
+from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
+from fastlloyd.protocol.horizontal import Horizontal
+from fastlloyd.protocols.feddp import inputs
+from fastlloyd.protocols.feddp.client import ClientResult, client
+from fastlloyd.protocols.feddp.inputs import FedDPCommon, ServerPoints, UserRecords, has_users, most_users
+from fastlloyd.protocols.feddp.math.noise import draw_share
+from fastlloyd.protocols.feddp.messages import MESSAGES
+from fastlloyd.protocols.feddp.parameters import PublicParameters
+from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.plan_lines import assumed_points, plan_lines, planned
+from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
+from fastlloyd.protocols.feddp.quality import expect, noise_of
+from fastlloyd.protocols.feddp.server import ServerResult, server
+from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
+from fastlloyd.protocols.feddp.words import data_flow, who_sees
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.expected import Expected
+from fastlloyd.report.flow import Flow
+from fastlloyd.report.outlook import PlanLine
+from fastlloyd.report.sight import Sights
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.horizontal import Begun
+from fastlloyd.run.outcome import Claim, Foreseen, Result
+from fastlloyd.run.promise import CLIENT, USER
+from fastlloyd.run.session import Session
+from fastlloyd.wire.header import PartyId
+from fastlloyd.wire.header import clients as name_clients
+
+_SERVER_SHOWN = "the server's own points are not protected: the clients see them, projected"
+
+
+class FedDP(Horizontal[Plan]):
+    """FedDP-KMeans: steps of sums under pairwise masks, to which each client adds a share of the noise."""
+
+    settings = Settings
+    messages = MESSAGES
+    plan_type = Plan
+    public_type = PublicParameters
+    server_has_result = True
+
+    # Inputs.
+
+    def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
+        """Return the public parameters of a run."""
+        return inputs.public_parameters(config, clients, n_total, k)
+
+    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:
+        """Check what is public and the same for all parties."""
+        return inputs.gather(config, clients)
+
+    def load(self, config: RunConfig, common: Any, me: PartyId) -> Any:
+        """Load a client's own records, or the server's own points."""
+        return inputs.load(config, common, me)
+
+    def people(self, config: RunConfig) -> str | None:
+        """Return the setting that names the column of users, as typed: a ledger counts users by one column."""
+        users = settings_from(config.own_settings).users
+        return None if users is None else f"--set feddp.users={users}"
+
+    def needs_server_data(self, config: RunConfig) -> bool:
+        """Say whether the server must have points, where the clients have theirs in files."""
+        return settings_from(config.own_settings).needs_points
+
+    # Before a run.
+
+    def planned(self, config: RunConfig, clients: int, d: int | None) -> Plan:
+        """Return the plan of a run that is only planned, from public numbers and the server's own points."""
+        return planned(config, clients, d)
+
+    def foresee(self, config: RunConfig, clients: int, d: int | None) -> Foreseen:
+        """Return what a run would claim and release, without looking at the server's file."""
+        unread = config if config.dataset is not None else replace(config, server_data=None)
+        return super().foresee(unread, clients, d)
+
+    def assumed(self, config: RunConfig, clients: int, d: int | None) -> str:
+        """Say what the plan of a run takes in place of the server's points, where these are not known."""
+        return str(assumed_points(config) or "")
+
+    def plan_lines(self, config: RunConfig, clients: int, d: int | None) -> list[PlanLine]:
+        """Describe what a run would do, from public numbers and the server's own points."""
+        return plan_lines(config, clients, d)
+
+    def expected(self, config: RunConfig, plan: Plan) -> Expected | None:
+        """Say what noise to expect on the result, from public numbers alone."""
+        return expect(plan, most_users(config, plan.clients, plan.n_total))
+
+    def privacy_unit(self, config: RunConfig) -> str | None:
+        """Say what neighbours differ in."""
+        if settings_from(config.own_settings).privacy_level == "record":
+            return super().privacy_unit(config)
+        return USER if has_users(config) else CLIENT
+
+    def claim(self, config: RunConfig, plan: Plan) -> Claim:
+        """Return what a run of the agreed plan will claim."""
+        return replace(super().claim(config, plan), neighbours=ADD_REMOVE_USER if plan.by_user else ADD_REMOVE)
+
+    def against(self, plan: Plan) -> str:
+        """Say from whom the claim protects."""
+        shown = "" if plan.start == PRIVATE else f"; {_SERVER_SHOWN}"
+        known = "one client" if plan.known_shares == 1 else f"up to {plan.known_shares} clients together"
+        return (
+            f"{known}, the server, or both together, over all messages to them (each client adds a share of the noise; "
+            f"the server sees the noisy sums{shown})"
+        )
+
+    # A run.
+
+    def make_plan(self, public: PublicParameters, names: tuple[str, ...]) -> Plan:
+        """Make the plan of a run in which the server needs no points."""
+        return make_plan(public, d=len(names), names=names, server_points=None)
+
+    def fresh_plan(self, session: Session, names: tuple[str, ...]) -> Plan:
+        """Make the plan of a new run with the server's own points; run by the server."""
+        own, public = _server_points(session), session.common.public
+        if own.names is not None and own.names != names:
+            raise ConfigError(
+                f"--server-data has {format_count(len(own.names), 'feature')}, the clients have {len(names)}, or other "
+                "names; all parties need the same columns in the same order: name them with --columns",
+                reason=Reason.CONFIG_MISMATCH,
+            )
+        return make_plan(public, d=len(names), names=names, server_points=own.needed(public))
+
+    def check_plan(self, plan: Plan, public: PublicParameters, names: tuple[str, ...]) -> float:
+        """Check the server's plan against a client's own configuration."""
+        return check_plan(plan, public, d=len(names), names=names)
+
+    def included(self, plan: Plan, t: int, reply: bytes) -> tuple[PartyId, ...]:
+        """Name the clients in a step: all, for the masks cancel in the sum of all of them alone."""
+        return name_clients(plan.clients)
+
+    def play_server(
+        self,
+        session: Session,
+        plan: Plan,
+        secret: None,
+        stored: Mapping[int, bytes],
+        rounds_done: Mapping[PartyId, int],
+    ) -> Party[ServerResult]:
+        """Make projection and centres of the noisy sums."""
+        public = session.common.public
+        points, restarts = _server_points(session).needed(public), settings_from(public.settings).restarts
+        return server(plan, points, restarts=restarts, stored=stored, rounds_done=rounds_done)
+
+    def points(self, own: ClientRecords, plan: Plan) -> tuple[GridPoints, NDArray[np.int64] | None]:
+        """Return a client's records on the grid of the plan, and whose each is."""
+        if not isinstance(own, OwnRecords):
+            raise InternalError("the records of feddp are in memory")
+        return own.quantise(plan.fraction_bits), own.raw_users if isinstance(own, UserRecords) else None
+
+    def agree(self, session: Session, begun: Begun[Plan]) -> Party[tuple[PairwiseMasks, None]]:
+        """Agree with each other client on the masks of the pair."""
+        pairs = yield from begun.agreement().pairs()
+        return PairwiseMasks(pairs, Ring(begun.plan.ring_bits), 1, session.run_id), None
+
+    def play_client(
+        self, session: Session, plan: Plan, points: Any, secrets: PairwiseMasks, stored: StoredRounds
+    ) -> Party[ClientResult]:
+        """Send one masked statistic with a share of the noise in each step."""
+        (records, raw_users), secret = points, SecretRandom()
+        return client(
+            session.me,
+            records,
+            plan,
+            secrets,
+            share=lambda t, k: draw_share(plan, t, k, secret),
+            raw_users=raw_users,
+            stored=stored,
+        )
+
+    def result(self, session: Session, plan: Plan, end: ServerResult | ClientResult) -> Result:
+        """Return the result that every party has at the end."""
+        found, common = end.centers, self.common(session, plan, end.included)
+        common["parameters"]["k"] = len(found.exact)
+        return self.make_result(
+            session,
+            plan,
+            end.included,
+            common=common,
+            centers=found.exact,
+            sizes=found.noisy_counts if found.noisy_counts.any() else None,
+            noise=noise_of(plan, found, most_users(session.config, plan.clients, plan.n_total), end.costs),
+            evaluated_rows=_client_rows(session.common),
+            movement=movements(end.path),
+            costs=end.costs if end.costs.size else None,
+        )
+
+    # What the report and people read.
+
+    def masking(self, plan: Plan) -> str:
+        """Return how vectors are masked."""
+        return "pairwise"
+
+    def parameters(self, plan: Plan, rounds: int) -> dict[str, Any]:
+        """Return the public parameters for the report."""
+        limit = {"k_max": plan.k} if plan.choose_k else {}
+        values = {name: value for name, value in plan.to_json().items() if name not in self.unreported}
+        steps = [step.kind for step in plan.rounds]
+        return {**values, **limit, "noise_price": plan.noise_price, "rounds": rounds, "steps": steps}
+
+    def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights:
+        """Return who sees what, the network left out."""
+        return who_sees(protocol, parameters)
+
+    def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
+        """Return where data are and go."""
+        return data_flow(protocol, facts)
+
+
+def _server_points(session: Session) -> ServerPoints:
+    """Return the server's own points."""
+    if not isinstance(session.own, ServerPoints):
+        raise InternalError("the server started without its points")
+    return session.own
+
+
+def _client_rows(common: Any) -> NDArray[np.int64] | None:
+    """Return the rows of a demonstration's data set that the clients hold."""
+    if not isinstance(common, FedDPCommon) or common.splits is None:
+        return None
+    return np.concatenate(common.splits)
+
+
+PROTOCOL = FedDP()
