@@ -49,7 +49,7 @@ PLACES = {
     "mpmath": {"privacy/", "protocols/vertical_dp/sketch/"},
     "matplotlib": {"report/"},
     "jinja2": {"report/page/"},
-    "pyarrow": {"data/"},
+    "pyarrow": {"data/source.py"},
     "duckdb": {"data/connection.py"},
     "psycopg": {"data/connection.py"},
     "sklearn": {"estimator/", "kmeans/metrics.py"},
