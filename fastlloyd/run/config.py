@@ -282,11 +282,8 @@ class RunConfig:
             self._check_own_data()
         if self.budget is not None and self.state_dir is None:
             raise ConfigError("--budget is a limit over all runs and needs --state-dir, where the ledger is kept")
-        if self.budget_delta is not None and (self.budget is None or not 0.0 < self.budget_delta < 1.0):
-            raise ConfigError(
-                f"--budget-delta {self.budget_delta:g}: expected a number above 0 and below 1, and --budget, the "
-                "epsilon that it belongs to"
-            )
+        if self.budget_delta is not None and self.budget is None:
+            raise ConfigError("--budget-delta needs --budget, the epsilon that it belongs to")
         if self.resume and self.state_dir is None:
             raise ConfigError("--resume needs the --state-dir of the interrupted run")
         if self.review and self.print_result:

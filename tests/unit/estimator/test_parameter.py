@@ -14,7 +14,7 @@ pytest.importorskip("sklearn")
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import FastLloydError
 from fastlloyd.estimator.estimator import FastLloyd
-from fastlloyd.estimator.parameter import ParameterError
+from fastlloyd.estimator.parameter import ParameterError, read_parameters
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -98,6 +98,25 @@ def test_wrong_parameters_are_value_errors_of_ours(changes: dict[str, Any], word
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, FastLloydError)
     assert "--" not in str(caught.value)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    own = {"n_clusters": 2, "epsilon": 2.0, "accept_large_delta": True, "rounds": 3, "random_state": 5, "n_total": 900}
+    from_numpy = {name: np.asarray(value)[()] for name, value in own.items()}
+    assert type(from_numpy["n_clusters"]) is np.int64 and type(from_numpy["accept_large_delta"]) is np.bool_
+    assert read_parameters(model(**from_numpy)) == read_parameters(model(**own))
+    assert model(**from_numpy, protocol="lloyd").fit(people(800)).plan_.seed == 5
+
+
+@pytest.mark.parametrize("name", ["n_clusters", "epsilon", "delta", "accept_large_delta", "rounds", "ring_bits"])
+def test_none_is_no_parameter_where_there_is_no_default(name: str) -> None:
+    with pytest.raises(ParameterError, match=f"{name}: expected .*, got None"):
+        model(**{name: None}).fit(people(100))
+
+
+def test_feddp_too_is_asked_for_a_round_or_more() -> None:
+    with pytest.raises(ParameterError, match="rounds: expected 'auto' or a whole number from 1 to 1000, got 0"):
+        model(protocol="feddp", rounds=0).fit_federated([people(100), people(100)])
 
 
 def test_too_few_records_are_refused() -> None:

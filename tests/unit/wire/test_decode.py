@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.wire.decode import MOST_INTEGER, MOST_LEVELS, Amount, Within, decode, load_json, show
+from fastlloyd.wire.decode import MOST_INTEGER, MOST_LEVELS, Amount, Misfit, Within, decode, load_json, reader, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,45 @@ def test_whatever_is_not_declared_is_refused(change: dict[str, Any], sentence: s
         decode(Outer, {**GOOD, **change}, "the plan")
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("within", "inside", "outside", "words"),
+    [
+        (Within(1, 10), (1, 10), (0, 11, math.nan), "x from 1 to 10"),
+        (Within(above=0, most=1), (5e-324, 1), (0, -1.0, 1.5, math.inf), "x, above 0 and at most 1"),
+        (Within(0.25, below=1), (0.25, math.nextafter(1, 0)), (1, 0.2), "x, at least 0.25 and below 1"),
+        (Within(0, 2**64 - 1), (0, 2**64 - 1), (-1, 2**64), "x from 0 to 18446744073709551615"),
+        (Within(3), (3, 10**30), (2, math.inf), "x, at least 3"),
+        (Within(), (0, -1e308), (math.inf, -math.inf, math.nan), "x"),
+    ],
+)
+def test_a_range_is_one_thing_for_flags_settings_and_peers(
+    within: Within, inside: tuple[float, ...], outside: tuple[float, ...], words: str
+) -> None:
+    assert within.of("x") == words
+    for value in inside:
+        assert value in within and reader(type(value), within)(value) == value
+        within.check("--k", value)
+    for value in outside:
+        assert value not in within
+        with pytest.raises(Misfit, match="expected a .*number"):
+            reader(type(value), within)(value)
+        with pytest.raises(ConfigError, match=f"--k: expected {words}, got ") as caught:
+            within.check("--k", value, "x")
+        assert str(caught.value).endswith(show(value))
+
+
+def test_an_error_says_where_the_value_stands_however_deep_it_is() -> None:
+    deep = {**GOOD, "inner": {"flag": True, "rates": [0.5, "x"]}}
+    for name, place in (("", "inner.rates[1]"), ("the plan", "the plan.inner.rates[1]")):
+        with pytest.raises(ValueError) as caught:
+            decode(Outer, deep, name)
+        assert str(caught.value) == f"{place}: expected a number, got 'x'"
+    for counts, words in (({3: 1}, ": a key: expected text of"), ({": a key": "x"}, "[': a key']: expected a whole")):
+        with pytest.raises(ValueError) as caught:
+            decode(Outer, {**GOOD, "counts": counts}, "")
+        assert str(caught.value).startswith(f"counts{words}")
 
 
 @pytest.mark.parametrize("name", sorted(GOOD))
