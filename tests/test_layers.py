@@ -60,7 +60,7 @@ PLACES = {
     "random": set(),
 }
 FILES = sorted(ROOT.rglob("*.py"))
-EXAMPLES = sorted((ROOT.parent / "examples").rglob("*.py"))
+EXAMPLES = sorted(path for folder in ("examples", "tests/packages") for path in (ROOT.parent / folder).rglob("*.py"))
 MODULES = {
     ".".join(("fastlloyd", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path
     for path in FILES

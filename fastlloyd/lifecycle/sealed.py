@@ -175,7 +175,7 @@ class SealedParts(NoPayload):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SealedPart:
     """A part of the seed as it comes to one client: who sent it is known by its place."""
 
     public: bytes = field(repr=False)
@@ -191,7 +191,7 @@ class SealedSeed(NoPayload):
     TYPE = 22
     MOST_BYTES = SEALED_SEED_BYTES * CONTRIBUTORS
     SEEN = ()
-    parts: tuple[Part, ...]
+    parts: tuple[SealedPart, ...]
 
     def body(self) -> bytes:
         """Return, of each, key, context, digest and box."""
@@ -204,7 +204,7 @@ class SealedSeed(NoPayload):
         parts = []
         for piece in _cut(body, SEALED_SEED_BYTES):
             public, context, digest = _cut(piece[: 3 * KEY_BYTES], KEY_BYTES)
-            parts.append(Part(public, context, digest, Box.read(piece[3 * KEY_BYTES :])))
+            parts.append(SealedPart(public, context, digest, Box.read(piece[3 * KEY_BYTES :])))
         return cls(tuple(parts))
 
 
@@ -323,12 +323,12 @@ class Sealing:
                 raise _forged(f"a key of {party} for the common seed", party)
             shared = self._share(key, party, theirs.public)
             sealed = seal(part, shared, domains.SEED_SEAL, _seal_context(self.me, self.context, digest))
-            public = Part(key.public, self.context, digest, Box(sealed, b""))
+            public = SealedPart(key.public, self.context, digest, Box(sealed, b""))
             statement = _part_statement(self.run, self.me, party, theirs.public, public)
             boxes.append(Box(sealed, self.credentials.sign(statement, domains.SEALED_PART)))
         return SealedParts(self.context, digest, tuple(boxes))
 
-    def _open(self, key: PairKey, sender: PartyId, part: Part) -> bytes:
+    def _open(self, key: PairKey, sender: PartyId, part: SealedPart) -> bytes:
         """Open what another client has sealed for this one."""
         statement = _part_statement(self.run, sender, self.me, key.public, part)
         if not self.credentials.signed(sender, statement, part.box.signature, domains.SEALED_PART):
@@ -389,12 +389,12 @@ def relay_seed(clients: tuple[PartyId, ...], *, run: bytes, credentials: Credent
         sent: Mapping[PartyId, SealedParts] = yield Gather(
             contributors, SealedParts, SETUP_ROUND, len(contributors), len(clients)
         )
-        found: dict[PartyId, list[Part]] = {party: [] for party in clients}
+        found: dict[PartyId, list[SealedPart]] = {party: [] for party in clients}
         for sender in contributors:
             said = sent[sender]
             others = [party for party in clients if party != sender]
             for party, box in zip(others, said.boxes, strict=True):
-                part = Part(keys[sender].public, said.context, said.digest, box)
+                part = SealedPart(keys[sender].public, said.context, said.digest, box)
                 statement = _part_statement(run, sender, party, keys[party].public, part)
                 if not credentials.signed(sender, statement, box.signature, domains.SEALED_PART):
                     raise _unsigned(sender, f"the part of the common seed that it sealed for {party}")
@@ -418,7 +418,7 @@ def _key_statement(run: bytes, party: PartyId, public: bytes) -> bytes:
     return run + struct.pack("<I", party.rank) + public
 
 
-def _part_statement(run: bytes, sender: PartyId, receiver: PartyId, key: bytes, part: Part) -> bytes:
+def _part_statement(run: bytes, sender: PartyId, receiver: PartyId, key: bytes, part: SealedPart) -> bytes:
     """Write what the sender of a part signs; `key` is the receiver's."""
     ranks = struct.pack("<II", sender.rank, receiver.rank)
     return run + ranks + part.public + key + part.context + part.digest + part.box.sealed

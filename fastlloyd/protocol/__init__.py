@@ -4,8 +4,19 @@
 `base.py`          `Protocol`: claim, foresight, plan lines and the common part of the report, for every protocol
 `horizontal.py`    `Horizontal`: clients that hold records; the session of server and client, from hello to result
 `masked.py`        `Masked`: rounds of noisy masked sums: masks, noise, messages
+`sums.py`          `MaskedSums`: a whole protocol of noisy masked sums, of which its author states the sums
 `vertical.py`      `Vertical`: parties that hold columns of the same records; inputs, claim, plan and result
 =================  ==============================================================================================
 
+What authors of protocols import is imported here as well.
+
 Source: docs/adding-a-protocol.md.
 """
+
+from fastlloyd.party.option import option
+from fastlloyd.protocol.horizontal import Horizontal
+from fastlloyd.protocol.masked import Masked
+from fastlloyd.protocol.sums import Floats, MaskedSums, Part, SumsPlan
+from fastlloyd.report.expected import Expected, expect_mean
+
+__all__ = ["Expected", "Floats", "Horizontal", "Masked", "MaskedSums", "Part", "SumsPlan", "expect_mean", "option"]

@@ -18,12 +18,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum, vector_format
+from fastlloyd.lifecycle.masked_messages import MESSAGES, NoisyMaskedSum, vector_format
 from fastlloyd.lifecycle.masked_sums import MaskedPlan, Served, bounds, server
 from fastlloyd.lifecycle.rounds import Draw
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairwiseMasks
+from fastlloyd.party.declaration import pairwise
 from fastlloyd.party.effects import Party
 from fastlloyd.party.message import recall
 from fastlloyd.party.message_bounds import MessageBounds
@@ -33,7 +34,9 @@ from fastlloyd.privacy.delta import paper_delta, settle_delta
 from fastlloyd.privacy.shares import zcdp_noise_multiplier
 from fastlloyd.protocol.horizontal import Horizontal
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.flow import OWN_LABELS, RELEASED, Flow
 from fastlloyd.report.outlook import PlanLine
+from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights, see_shares
 from fastlloyd.run.agreement import MaskAgreement
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import Begun, HorizontalPlan
@@ -45,9 +48,12 @@ _AGAINST = (
     "any single other client, over all messages to it (not against the server: it gets masked vectors, but knows the "
     "noise, and can take it off where a client's masks or the result reach it)"
 )
+_PUBLISHED = (
+    "the exact sums of the last round, where the result shows the noisy ones and the server kept the noise that it drew"
+)
 
 
-class SumsPlan(HorizontalPlan, MaskedPlan, typing.Protocol):
+class NoisyPlan(HorizontalPlan, MaskedPlan, typing.Protocol):
     """What the plan of noisy masked sums says besides."""
 
     @property
@@ -71,7 +77,7 @@ class SumsPlan(HorizontalPlan, MaskedPlan, typing.Protocol):
         """All noise over what a server would add alone for the same epsilon; 1 without shares."""
 
 
-S = TypeVar("S", bound=SumsPlan)
+S = TypeVar("S", bound=NoisyPlan)
 
 
 class Masked(Horizontal[S]):
@@ -218,7 +224,71 @@ def name_rounds(first: int, *others: int) -> str:
     return f"rounds {first + 1} to {others[-1] + 1}" if others else f"round {first + 1}"
 
 
-def make_masks(agreement: MaskAgreement, plan: SumsPlan) -> Party[tuple[Masks, bytes | None]]:
+def masked_sights(
+    parameters: Mapping[str, Any], *, sums: str, learns: str = "", published: str = _PUBLISHED, private: bool = True
+) -> Sights:
+    """Return who sees what of masked sums, the network left out.
+
+    Parameters
+    ----------
+    parameters : mapping
+        Public, `masking` among them.
+    sums : str
+        What the clients see of them.
+    learns : str
+        The same, and what they see besides; empty: nothing.
+    published : str
+        What the server can make of the noise that it drew and the published result.
+    private : bool
+        Whether there is noise.
+    """
+    shield, learns = NOISE if private else NOTHING, learns or sums
+    clients = Sight("each client", f"its own records; {learns}", shield)
+    if parameters["masking"] == "pairwise":
+        return Sights(
+            (Sight("the server", f"who was included; {learns}", shield), clients), see_shares(parameters, sums)
+        )
+    server = Sight(
+        "the server",
+        "who was included; masked sums, which are random numbers to it",
+        "the masks, as long as no client's masks or results reach it" + (": it knows the noise" if private else ""),
+    )
+    result = Sight("the server and the published result", published, NOTHING, public=True)
+    return Sights(
+        (server, clients),
+        (
+            Sight("the server and any one client", "each client's exact sums of each round", NOTHING),
+            *([result] if private else ()),
+            Sight(
+                "several clients",
+                sums + "; with two clients in all, one can take its own sums away" * (not private),
+                shield,
+            ),
+        ),
+    )
+
+
+def masked_flow(facts: Mapping[str, Any], *, private: bool = True) -> Flow:
+    """Return where data are and go where sums are masked; `private` says whether there is noise."""
+    in_pairs = pairwise(facts)
+    noise = " and with a share of noise" if private and in_pairs else ""
+    result = RELEASED if private else "the exact centroids and sizes of the clusters"
+    reader = (
+        "to the server this vector is random numbers; added to those of the others it gives the sums over all sites"
+        if in_pairs
+        else "to the server this vector is random numbers, and other clients never get it"
+    )
+    return Flow(
+        records=f"only inside one vector a round, of sums over this site's records under a mask{noise}; {reader}",
+        labels=OWN_LABELS,
+        result=f"{result}: all clients"
+        + ("; the server sees the sums that they follow from" if in_pairs else "; no message shows it to the server"),
+        messages=MESSAGES,
+        server_noise=private and not in_pairs,
+    )
+
+
+def make_masks(agreement: MaskAgreement, plan: NoisyPlan) -> Party[tuple[Masks, bytes | None]]:
     """Agree with the other clients on the masks that the plan asks for, of the shape of round 0, and on a common seed.
 
     Returns

@@ -9,6 +9,7 @@ Source: RFC 5869 (HKDF), RFC 8439 (ChaCha20).
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 
 import numpy as np
@@ -98,3 +99,12 @@ class PublicStream:
         """Draw integers in [low, high], with a bias below 2^-32 * (high - low)."""
         spread = np.uint64(high - low + 1)
         return ((self.uint32(count) * spread) >> np.uint64(32)).astype(np.int64) + low
+
+    def uniform(self, count: int) -> NDArray[np.float64]:
+        """Draw numbers between 0 and 1, neither of them included."""
+        return (self.uint32(count).astype(np.float64) + 0.5) * 2.0**-32
+
+    def normal(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Draw standard normal numbers (Box and Muller, 1958)."""
+        length, angle = np.split(self.uniform(2 * math.prod(shape)), 2)
+        return (np.sqrt(-2.0 * np.log(length)) * np.cos(2.0 * math.pi * angle)).reshape(shape)

@@ -49,6 +49,6 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -
 def test_the_reference_has_every_module_that_the_example_protocol_imports() -> None:
     text = "".join(path.read_text("utf-8") for path in (ROOT / "docs/api").glob("*.rst"))
     shown = set(re.findall(r"^\.\. auto\w+:: (?:fastlloyd\.)?(\S+)", text, re.MULTILINE))
-    for path in (ROOT / "examples/protocol").rglob("*.py"):
+    for path in (ROOT / "examples/kmedians").rglob("*.py"):
         for module in re.findall(r"^\s*from fastlloyd\.([\w.]+) import", path.read_text("utf-8"), re.MULTILINE):
             assert any(name == module or name.startswith(f"{module}.") for name in shown), (path.name, module)

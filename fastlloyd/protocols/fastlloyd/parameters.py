@@ -9,7 +9,7 @@ from typing import Any
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.merging import LEAST, MOST
 from fastlloyd.party.plain_plan import RunTerms
-from fastlloyd.privacy.limits import check_clients, check_clusters, check_numbers, check_rounds
+from fastlloyd.privacy.limits import check_clients, check_clusters, check_masking, check_numbers, check_rounds
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.fastlloyd.settings import PLUS, settings_from
@@ -63,7 +63,7 @@ class PublicParameters(AgreedTerms):
 
     def __post_init__(self) -> None:
         check_clients(self.clients, self.min_clients)
-        _check_masking(self)
+        check_masking(self.masking, self.clients, self.min_clients, self.known_shares, noisy=self.mechanism != "none")
         check_clusters(self.k, self.n_total)
         _check_choice(self)
         check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
@@ -94,25 +94,3 @@ def _check_choice(public: PublicParameters) -> None:
             f"--k auto:{public.k}: expected a largest number of clusters from {LEAST} to {MOST}; give another one, or "
             "--k alone"
         )
-
-
-def _check_masking(public: PublicParameters) -> None:
-    """Refuse what pairwise masks cannot do, with the mend."""
-    if public.masking == "common":
-        if public.known_shares != 1:
-            raise ConfigError("--known-shares is for noise in shares: add --masking pairwise, or leave it out")
-        return
-    if public.masking != "pairwise":
-        raise ConfigError(f"--masking: expected 'common' or 'pairwise', got {public.masking!r}")
-    if public.clients < 2:
-        raise ConfigError(
-            "--masking pairwise: expected at least 2 clients, got 1; start with -n 3 or more, or use common"
-        )
-    if public.min_clients < public.clients:
-        raise ConfigError(
-            f"--min-clients {public.min_clients} does not go with --masking pairwise: its masks cancel only in the sum "
-            f"of all {public.clients} clients; leave --min-clients out (a run that lost a client ends, and goes on "
-            "with --state-dir and --resume), or use --masking common"
-        )
-    if public.mechanism != "none":
-        spread(public.clients, public.known_shares)

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastlloyd.errors import format_count
-from fastlloyd.lifecycle.masked_messages import MESSAGES
-from fastlloyd.party.declaration import pairwise
+from fastlloyd.protocol.masked import masked_flow, masked_sights
 from fastlloyd.protocols.fastlloyd.settings import PLUS
-from fastlloyd.report.flow import OWN_LABELS, RELEASED, Flow
-from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights, see_shares
+from fastlloyd.report.flow import Flow
+from fastlloyd.report.sight import Sights
 
 _NEAREST = (
     "A range is about the mean and the number of the records that are nearest to a centre. It follows from "
@@ -25,57 +24,15 @@ _NEAREST = (
 def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
     """FastLloyd and its relatives."""
     private = protocol != "lloyd"
-    kind, shield = ("noisy", NOISE) if private else ("exact", NOTHING)
-    sums = f"{kind} sums and counts of each cluster in each round, hence the centroids"
+    sums = f"{'noisy' if private else 'exact'} sums and counts of each cluster in each round, hence the centroids"
     learns = sums + (_beginning(parameters) if protocol == PLUS else "")
-    clients = Sight("each client", f"its own records; {learns}", shield)
-    if parameters["masking"] == "pairwise":
-        return Sights(
-            (Sight("the server", f"who was included; {learns}", shield), clients), see_shares(parameters, sums)
-        )
-    server = Sight(
-        "the server",
-        "who was included; masked sums, which are random numbers to it",
-        "the masks, as long as no client's masks or results reach it" + (": it knows the noise" if private else ""),
-    )
-    published = Sight(
-        "the server and the published result",
-        "the exact counts of the last round, if the server kept the noise that it drew; perhaps exact sums",
-        NOTHING,
-        public=True,
-    )
-    return Sights(
-        (server, clients),
-        (
-            Sight("the server and any one client", "each client's exact sums of each round", NOTHING),
-            *([published] if private else ()),
-            Sight(
-                "several clients",
-                sums + "; with two clients in all, one can take its own sums away" * (not private),
-                shield,
-            ),
-        ),
-    )
+    published = "the exact counts of the last round, if the server kept the noise that it drew; perhaps exact sums"
+    return masked_sights(parameters, sums=sums, learns=learns, published=published, private=private)
 
 
 def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
     """Return where data are and go."""
-    private, in_pairs = protocol != "lloyd", pairwise(facts)
-    noise = " and with a share of noise" if private and in_pairs else ""
-    result = RELEASED if private else "the exact centroids and sizes of the clusters"
-    reader = (
-        "to the server this vector is random numbers; added to those of the others it gives the sums over all sites"
-        if in_pairs
-        else "to the server this vector is random numbers, and other clients never get it"
-    )
-    return Flow(
-        records=f"only inside one vector a round, of sums over this site's records under a mask{noise}; {reader}",
-        labels=OWN_LABELS,
-        result=f"{result}: all clients"
-        + ("; the server sees the sums that they follow from" if in_pairs else "; no message shows it to the server"),
-        messages=MESSAGES,
-        server_noise=private and not in_pairs,
-    )
+    return masked_flow(facts, private=protocol != "lloyd")
 
 
 _SURVEY = "a noisy mean and spread of each feature and a noisy number of records"

@@ -73,7 +73,7 @@ def redraw(plan: Plan, result: ServerResult) -> Spread:
     draws = min(max(_WORK // (len(cells.weights) * plan.k * plan.clients), _LEAST_DRAWS), _MOST_DRAWS)
     for _ in range(draws):
         local = [
-            np.clip(own + np.sqrt(doubt.noise)[:, None] * _normal(own.shape, stream), -1.0, 1.0)
+            np.clip(own + np.sqrt(doubt.noise)[:, None] * stream.normal(own.shape), -1.0, 1.0)
             for own, doubt in zip(result.local_centers, doubts, strict=True)
         ]
         drawn = again()
@@ -106,7 +106,7 @@ def _drawing(plan: Plan, result: ServerResult, stream: PublicStream) -> tuple[Gr
     errors = np.array([error(total, float(knot), plan.shape) for knot in knots])
 
     def noisy(table: Table) -> Table:
-        drawn = np.maximum(table + np.interp(table, knots, errors) * _normal(table.shape, stream), 0.0)
+        drawn = np.maximum(table + np.interp(table, knots, errors) * stream.normal(table.shape), 0.0)
         return drawn * (total / drawn.sum()) if drawn.any() else table
 
     if len(groups) == 1:
@@ -160,19 +160,7 @@ def _match(ours: Centers, theirs: Centers) -> NDArray[np.int64]:
     return found
 
 
-def _uniform(count: int, stream: PublicStream) -> Floats:
-    """Draw numbers between 0 and 1, neither of them included."""
-    return (stream.uint32(count).astype(np.float64) + 0.5) * 2.0**-32
-
-
-def _normal(shape: tuple[int, ...], stream: PublicStream) -> Floats:
-    """Draw standard normal numbers (Box and Muller, 1958)."""
-    count = math.prod(shape)
-    length, angle = np.split(_uniform(2 * count, stream), 2)
-    return (np.sqrt(-2.0 * np.log(length)) * np.cos(2.0 * math.pi * angle)).reshape(shape)
-
-
 def _laplace(scale: float, stream: PublicStream) -> float:
     """Draw a number of the Laplace distribution."""
-    first, second = _uniform(2, stream).tolist()
+    first, second = stream.uniform(2).tolist()
     return scale * math.log(first / second)

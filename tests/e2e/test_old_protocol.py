@@ -1,4 +1,4 @@
-"""The example of a protocol from another package: installed by itself, it runs wherever the others do."""
+"""A package for fastlloyd 0.1, with a module `face`: installed by itself, it runs wherever others do, and warns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fastlloyd.data.public.named import load_named
 from tests.mpi.support import QUICK, mpirun
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "examples" / "protocol"
+EXAMPLE = ROOT / "tests" / "packages" / "histogram"
 LIMIT_S = 120.0
 # Noise of standard deviation 0.2: a count is off by 2 with a chance below 1e-11.
 FLAGS = (
@@ -69,9 +69,9 @@ def check(folder: Path) -> None:
 def test_help_and_plan_know_it(installed: Command, tmp_path: Path) -> None:
     shown = fastlloyd(installed, "run", "--help", cwd=tmp_path).stdout
     assert "histogram       a private histogram of one column (example)" in shown
-    assert (
-        "histogram: 150 records at most, 4 bins, 2 clients" in fastlloyd(installed, "plan", *FLAGS, cwd=tmp_path).stdout
-    )
+    planned = fastlloyd(installed, "plan", *FLAGS, cwd=tmp_path)
+    assert "histogram: 150 records at most, 4 bins, 2 clients" in planned.stdout
+    assert planned.stderr.count("the next version of fastlloyd no longer reads: derive a class") == 1
     wrong = fastlloyd(installed, "plan", "--protocol", "histogramm", cwd=tmp_path, code=2)
     assert "vertical-he, histogram, got 'histogramm'" in wrong.stderr
     many = fastlloyd(installed, "plan", "--protocol", "histogram", "--dataset", "iris", cwd=tmp_path, code=2)

@@ -1,0 +1,480 @@
+"""A whole protocol of noisy masked sums, of which its author states what one record adds and what the sums mean.
+
+::
+
+    class KMedians(MaskedSums):
+        def parts(self, k, d): ...               what is added up: names, shapes, sensitivities, with the proof
+        def start(self, plan): ...               the public state before round 0
+        def local(self, raw_points, state, plan): ...    what this client's records add, whole numbers
+        def step(self, noisy, state, plan, t): ...       the state after round t
+        def labels(self, raw_points, state): ...
+
+Public parameters, a plan with calibrated noise, its check by every client, ledger, resume, both kinds of masks, noise
+in shares, lost clients, aggregators, the verdict and the words of the dossier follow.
+
+Source: FastLloyd, §5.3.4, Figure 1; docs/adding-a-protocol.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.records import ClientRecords, OwnRecords
+from fastlloyd.errors import InternalError
+from fastlloyd.lifecycle.masked_sums import GlobalMsa
+from fastlloyd.masking.fixed import GAUSSIAN_TAIL, choose_fraction_bits
+from fastlloyd.masking.mask import Masks
+from fastlloyd.party.effects import Party, Publish
+from fastlloyd.party.option import read_settings
+from fastlloyd.party.plain_plan import PlainPlan, RunTerms, check_delta, check_epsilon, same_named
+from fastlloyd.party.stored import StoredRounds
+from fastlloyd.privacy.accountant import SAMPLER_DELTA
+from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
+from fastlloyd.privacy.delta import stated_delta
+from fastlloyd.privacy.limits import check_clients, check_clusters, check_masking, check_numbers, check_rounds
+from fastlloyd.privacy.noise.sampler import round_normal
+from fastlloyd.privacy.release import GAUSSIAN_SHARES, Release
+from fastlloyd.privacy.shares import draw_gaussian_share, noise_price, spread
+from fastlloyd.protocol.masked import Masked, masked_flow, masked_sights
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import PublicStream
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.flow import Flow
+from fastlloyd.report.outlook import PlanLine
+from fastlloyd.report.quality import ResultNoise
+from fastlloyd.report.ranges import NORMAL_TAIL
+from fastlloyd.report.sight import Sights
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.outcome import Result
+from fastlloyd.run.session import Session
+from fastlloyd.wire.decode import Within
+from fastlloyd.wire.header import PartyId
+
+Floats = NDArray[np.float64]
+MAX_ROUNDS = 1000
+# A plan's noise over that of a client's own plan, at most: it is calibrated to the last digits of epsilon.
+_MOST_NOISE = 1.01
+# Ring elements that a party keeps ready for rounds to come (8 MiB at most).
+_READY_ELEMENTS = 1 << 20
+# How often a round's noise is drawn again, to see how far it moves the centres.
+_DRAWS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Whole numbers that are added up over all records.
+
+    Attributes
+    ----------
+    name : str
+        As the ledger names their release.
+    shape : tuple of int
+        Of the array that `local` returns and `step` receives.
+    sensitivity : float
+        How far one record more or less moves the array at most, in the L2 norm.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    sensitivity: float
+
+    @property
+    def elements(self) -> int:
+        """How many numbers there are."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumsTerms(RunTerms):
+    """What the public parameters and the plan have in common.
+
+    Attributes
+    ----------
+    min_clients : int
+        How many a round needs.
+    masking : {'common', 'pairwise'}
+    known_shares : int
+        With pairwise masking, of how many clients an observer may know the shares of noise, its own counted.
+    settings : mapping
+        The protocol's, as configured.
+    """
+
+    min_clients: int
+    epsilon: float
+    ring_bits: int
+    masking: str
+    known_shares: int
+    settings: Mapping[str, Any]
+
+    @property
+    def all_noise(self) -> float:
+        """Standard deviation of all noise over that of the noise that counts; above 1 with shares."""
+        return spread(self.clients, self.known_shares) if self.masking == "pairwise" else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumsParameters(SumsTerms):
+    """Public parameters of one run.
+
+    Attributes
+    ----------
+    delta : float or None
+        None: the default, 1 / (100 N).
+    rounds : int or None
+        None: the protocol's number.
+    """
+
+    delta: float | None
+    rounds: int | None
+
+    def __post_init__(self) -> None:
+        check_clients(self.clients, self.min_clients)
+        check_masking(self.masking, self.clients, self.min_clients, self.known_shares)
+        check_clusters(self.k, self.n_total)
+        check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
+        check_rounds(self.rounds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumsPlan(SumsTerms, PlainPlan):
+    """Everything public that one run needs; the same on all parties.
+
+    Attributes
+    ----------
+    fraction_bits : int
+        Sums and noise lie on the grid of 2^-q.
+    rounds : tuple of float
+        Of each round, the noise that counts over the sensitivity, for each part.
+    parts : tuple of Part
+        Of every round.
+    """
+
+    d: int
+    names: tuple[str, ...]
+    delta: float
+    fraction_bits: Annotated[int, Within(0, 16)]
+    rounds: Annotated[tuple[float, ...], Within(1, MAX_ROUNDS)]
+    parts: tuple[Part, ...]
+
+    def elements(self, t: int) -> int:
+        """Return the ring elements of a message in round t."""
+        return sum(part.elements for part in self.parts)
+
+    def rounds_ahead(self, t: int) -> range:
+        """Return the rounds from t on whose noise is worth having ready: bounded in memory."""
+        fitting = sum(size <= _READY_ELEMENTS for size in accumulate(map(self.elements, range(t, len(self.rounds)))))
+        return range(t, min(len(self.rounds), t + max(1, fitting)))
+
+    def releases(self, t: int) -> tuple[Release, ...]:
+        """Return what round t releases: each part, on the grid.
+
+        Notes
+        -----
+        Privacy: the sums are whole numbers times 2^q, so one record moves a part by its sensitivity times 2^q.
+        """
+        grid, shared = float(1 << self.fraction_bits), self.masking == "pairwise"
+        return tuple(
+            Release(
+                round=t,
+                name=part.name,
+                mechanism=GAUSSIAN_SHARES if shared else "gaussian",
+                norm="l2",
+                sensitivity=part.sensitivity * grid,
+                noise_scale=self.rounds[t] * part.sensitivity * grid,
+                unit=f"grid of 2^-{self.fraction_bits}",
+                seen_by="server and clients" if shared else "clients",
+                clients=self.clients if shared else 0,
+                known=self.known_shares if shared else 0,
+            )
+            for part in self.parts
+        )
+
+    def all_releases(self) -> tuple[Release, ...]:
+        """Return the releases of all rounds in order."""
+        return tuple(release for t in range(len(self.rounds)) for release in self.releases(t))
+
+    @property
+    def noise_price(self) -> float:
+        """All noise over what a server would add alone for the same epsilon; 1 without shares."""
+        return max(map(noise_price, self.all_releases()))
+
+    def noise_on(self, name: str, t: int) -> float:
+        """Return the standard deviation of all noise on each number of a part in round t, as `step` receives it."""
+        return next(self.rounds[t] * part.sensitivity * self.all_noise for part in self.parts if part.name == name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumsEnd:
+    """What a client has after the last round.
+
+    Attributes
+    ----------
+    included : tuple of tuples of PartyId
+        Of each round.
+    raw_labels : int64 array, shape (n,)
+        Of its own records; stays here.
+    centers : float64 array, shape (k, d)
+        Scaled domain; released.
+    sizes : float64 array, shape (k,), or None
+        Noisy; released.
+    noise : ResultNoise
+    """
+
+    included: tuple[tuple[PartyId, ...], ...]
+    raw_labels: NDArray[np.int64] = field(repr=False)
+    centers: Floats = field(repr=False)
+    sizes: Floats | None
+    noise: ResultNoise = field(repr=False)
+
+
+class MaskedSums(Masked[SumsPlan]):
+    """A protocol of noisy masked sums.
+
+    Attributes
+    ----------
+    default_rounds : int
+        Unless `--rounds` says otherwise.
+    counts : str
+        The part that holds the sizes of the clusters; empty where there is none.
+    """
+
+    plan_type = SumsPlan
+    public_type = SumsParameters
+    unreported = ("names", "protocol", "rounds", "parts", "settings")
+    default_rounds: ClassVar[int] = 8
+    counts: ClassVar[str] = ""
+
+    # What a protocol says.
+
+    @abstractmethod
+    def parts(self, k: int, d: int) -> tuple[Part, ...]:
+        """Return what is added up in each round for k clusters and d features; its docstring proves the sensitivities.
+
+        Neighbours differ in one record. The state that records are compared with is public, so it is the same for both.
+        """
+
+    @abstractmethod
+    def start(self, plan: SumsPlan) -> Any:
+        """Return the public state before round 0, the same at all clients."""
+
+    @abstractmethod
+    def local(self, raw_points: Floats, state: Any, plan: SumsPlan) -> Mapping[str, NDArray[np.int64]]:
+        """Return what this client's records add to each part, by name, in whole numbers.
+
+        Parameters
+        ----------
+        raw_points : float64 array, shape (n, d)
+            Scaled to [-1, 1].
+        state : object
+        plan : SumsPlan
+        """
+
+    @abstractmethod
+    def step(self, noisy: Mapping[str, Floats], state: Any, plan: SumsPlan, t: int) -> Any:
+        """Return the state after round t from the noisy sums, by name; all clients must come to the same bits."""
+
+    @abstractmethod
+    def labels(self, raw_points: Floats, state: Any) -> NDArray[np.int64]:
+        """Return the cluster of each of this client's records, shape (n,)."""
+
+    def centers(self, state: Any) -> Floats:
+        """Return the centres of a state, shape (k, d), scaled domain; by default it is the centres."""
+        found: Floats = state
+        return found
+
+    # What follows.
+
+    def chosen(self, values: Mapping[str, Any], protocol: str) -> Any:
+        """Return the settings as an instance of the protocol's class; None where it has none."""
+        return None if self.settings is None else read_settings(self.settings(), protocol, values)
+
+    def settings_of(self, plan: SumsPlan) -> Any:
+        """Return a run's settings."""
+        return self.chosen(plan.settings, plan.protocol)
+
+    def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> SumsParameters:
+        """Return the public parameters of a run."""
+        public: SumsParameters = super().public_parameters(config, clients, n_total, k)
+        self.chosen(public.settings, public.protocol)
+        return public
+
+    def make_plan(self, public: SumsParameters, names: tuple[str, ...]) -> SumsPlan:
+        """Make the plan of a run: the same noise over sensitivity for all parts in all rounds.
+
+        Raises
+        ------
+        RangeError
+            The ring is too narrow for the sums and their noise.
+        """
+        delta, rounds = stated_delta(public.delta, public.n_total), public.rounds or self.default_rounds
+        parts = self.parts(public.k, len(names))
+        largest = max(part.sensitivity for part in parts)
+        sigma = gaussian_noise_multiplier(public.epsilon, delta - SAMPLER_DELTA) * math.sqrt(len(parts) * rounds)
+        bits = choose_fraction_bits(
+            ring_bits=public.ring_bits,
+            n_total=public.n_total,
+            d=len(names),
+            largest_coordinate=largest,  # one record's part is at most as long as it moves the sum
+            tail=_MOST_NOISE * GAUSSIAN_TAIL * public.all_noise * sigma * largest,
+        )
+
+        def build(factor: float) -> SumsPlan:
+            return SumsPlan(
+                **same_named(SumsPlan, public),
+                d=len(names),
+                names=names,
+                delta=delta,
+                fraction_bits=bits,
+                rounds=(factor * sigma,) * rounds,
+                parts=parts,
+            )
+
+        factor, _ = calibrate(lambda candidate: build(candidate).all_releases(), public.epsilon, delta, 1.0)
+        return build(factor)
+
+    def check_plan(self, plan: SumsPlan, public: SumsParameters, names: tuple[str, ...]) -> float:
+        """Check the server's plan against a client's own configuration; return the epsilon that it spends.
+
+        Raises
+        ------
+        ValueError
+            It differs, spends more than was agreed, or has more noise than that asks for: the server is at fault.
+        """
+        own = self.make_plan(public, names)
+        check_delta(plan.delta, own.delta)
+        plan.compare({name: value for name, value in own.values().items() if name not in ("rounds", "delta")})
+        if len(plan.rounds) != len(own.rounds):
+            raise ValueError(f"the plan has {len(plan.rounds)} rounds, expected {len(own.rounds)}")
+        if not all(0.0 < got <= _MOST_NOISE * most for got, most in zip(plan.rounds, own.rounds, strict=True)):
+            raise ValueError(f"the plan has noise {plan.rounds}, expected at most {own.rounds[0]:.6g} in each round")
+        return check_epsilon(plan.all_releases, plan.delta, most=public.epsilon)
+
+    def noise(self, plan: SumsPlan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
+        """Draw the server's noise of round t in grid units; zeros with pairwise masking."""
+        if plan.masking == "pairwise":
+            return np.zeros(plan.elements(t), dtype=np.int64)
+        drawn = zip(plan.parts, plan.releases(t), strict=True)
+        return np.concatenate([round_normal(release.noise_scale, part.elements, secret) for part, release in drawn])
+
+    def share(self, plan: SumsPlan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
+        """Draw one client's share of round t's noise in grid units."""
+        shares, drawn = plan.clients - plan.known_shares, zip(plan.parts, plan.releases(t), strict=True)
+        return np.concatenate(
+            [draw_gaussian_share(release.noise_scale, shares, part.elements, secret) for part, release in drawn]
+        )
+
+    def points(self, own: ClientRecords, plan: SumsPlan) -> Floats:
+        """Return a client's records."""
+        if not isinstance(own, OwnRecords):
+            raise InternalError("expected records in memory, got a file of them: the row must not say streams=True")
+        return own.raw_points
+
+    def play_client(
+        self, session: Session, plan: SumsPlan, points: Floats, secrets: Masks, stored: StoredRounds
+    ) -> Party[SumsEnd]:
+        """Add up over all clients, round after round.
+
+        Notes
+        -----
+        Sees: the noisy sums of each round. Privacy: a round's releases are in the ledger before its sums are made.
+        """
+        sums = GlobalMsa(session.me, plan, secrets, share=self.own_share(plan), stored=stored)
+        state, included, passed = self.start(plan), [], []
+        for t in range(len(plan.rounds)):
+            vector, among = yield from sums.add_up(t, partial(self._vector, points, state, plan))
+            noisy = _split(vector / float(1 << plan.fraction_bits), plan)
+            passed.append((noisy, state))
+            state = self.step(noisy, state, plan, t)
+            included.append(among)
+            yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(among)})
+        return SumsEnd(
+            included=tuple(included),
+            raw_labels=self.labels(points, state),
+            centers=self.centers(state),
+            sizes=noisy[self.counts] if self.counts else None,
+            noise=self.result_noise(plan, passed, state),
+        )
+
+    def _vector(self, raw_points: Floats, state: Any, plan: SumsPlan) -> NDArray[np.int64]:
+        """Return what this client's records add, on the grid, shape (plan.elements(t),)."""
+        added = self.local(raw_points, state, plan)
+        for part in plan.parts:
+            if added[part.name].shape != part.shape or added[part.name].dtype.kind not in "iu":
+                raise InternalError(
+                    f"local() of {plan.protocol}: expected whole numbers of shape {part.shape} for {part.name!r}, got "
+                    f"{added[part.name].dtype} of shape {added[part.name].shape}"
+                )
+        return np.concatenate([added[part.name].ravel() for part in plan.parts]).astype(np.int64) << plan.fraction_bits
+
+    def result_noise(
+        self, plan: SumsPlan, passed: Sequence[tuple[Mapping[str, Floats], Any]], state: Any
+    ) -> ResultNoise:
+        """Say how far off the released centres and sizes may be: noise is drawn again for the later half of the rounds.
+
+        Parameters
+        ----------
+        plan : SumsPlan
+        passed : sequence of (mapping, object)
+            Of each round, the noisy sums and the state before it.
+        state : object
+            At the end.
+
+        Notes
+        -----
+        As if the later rounds corrected what noise did in the earlier half, and no later round what it did in them.
+        Privacy: post-processing.
+        """
+        stream, variance = PublicStream(plan.seed, domains.SUMS_REDRAW), np.zeros_like(self.centers(state))
+        for t in range(len(passed) // 2, len(passed)):
+            noisy, before = passed[t]
+            came = self.centers(self.step(noisy, before, plan, t))
+            for _ in range(_DRAWS):
+                again = {
+                    name: sums + plan.noise_on(name, t) * stream.normal(sums.shape) for name, sums in noisy.items()
+                }
+                variance += (self.centers(self.step(again, before, plan, t)) - came) ** 2 / _DRAWS
+        ranges = None
+        if self.counts:
+            sizes = passed[-1][0][self.counts]
+            margin = NORMAL_TAIL * plan.noise_on(self.counts, len(passed) - 1)
+            ranges = np.clip(np.column_stack([sizes - margin, sizes + margin]), 0.0, plan.n_total)
+        return ResultNoise(size_ranges=ranges, centre_deviations=np.sqrt(variance))
+
+    def result(self, session: Session, plan: SumsPlan, end: SumsEnd) -> Result:
+        """Return the result that the clients have at the end."""
+        return self.make_result(session, plan, end.included, centers=end.centers, sizes=end.sizes, noise=end.noise)
+
+    # What people read.
+
+    def noise_lines(self, plan: SumsPlan) -> list[PlanLine]:
+        """Say how much noise there is on each number."""
+        each = "; ".join(f"{plan.noise_on(part.name, 0):.3g} on each of the {part.name}" for part in plan.parts)
+        return [*super().noise_lines(plan), PlanLine("noise", f"standard deviation {each}, in each round")]
+
+    def _sums(self) -> str:
+        return f"noisy {' and '.join(part.name for part in self.parts(1, 1))} of each round, hence the result"
+
+    def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights:
+        """Return who sees what, the network left out."""
+        return masked_sights(parameters, sums=self._sums())
+
+    def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
+        """Return where data are and go."""
+        return masked_flow(facts)
+
+
+def _split(values: Floats, plan: SumsPlan) -> dict[str, Floats]:
+    """Return the parts of a round's vector by name, each of its shape."""
+    ends = [*accumulate(part.elements for part in plan.parts)][:-1]
+    return {
+        part.name: piece.reshape(part.shape) for part, piece in zip(plan.parts, np.split(values, ends), strict=True)
+    }
