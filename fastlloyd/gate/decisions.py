@@ -1,14 +1,14 @@
-"""The ledger of decisions: which results of a party wait for a person, and which were released or discarded.
+"""The ledger of decisions: the results of a party that wait for a person, were released, or were discarded.
 
-A file of JSON lines in the party's state folder, mode 0600, each line with the digest of all lines before it and, where
-the party has a key, signed with it::
+A file of JSON lines in the party's state folder, mode 0600. Each line has the digest of all lines before it and, if the
+party has a key, its signature::
 
     held                  a run under `--review` has ended; its files wait in held/RUN
-    held     -> released  a person has let them go
-    held     -> discarded a person has refused them
+    held     -> released  a person has released them
+    held     -> discarded a person has discarded them
 
-A line is there before what it says is done, so that no result leaves without one. It says nothing of privacy: what a
-run has spent stands in the privacy ledger, whatever is decided here.
+A line is written before its decision is carried out, so that no result leaves without one. It does not concern privacy:
+the privacy ledger has what a run has spent, whatever is decided here.
 
 Source: docs/sites.md, "A gate before release"; docs/protocol.md, "Decisions".
 """
@@ -51,23 +51,23 @@ class Decision:
     decision : int
         Version of this format, 1.
     previous : str
-        SHA-256 of a label and all lines before it, each with its end; hexadecimal.
+        SHA-256 of a label and all lines before it, with their ends; hexadecimal.
     run : str
         The run's id, 32 hexadecimal digits.
     what : {'held', 'released', 'discarded'}
     at : str
         UTC, as ISO 8601, by the clock of the site.
     note : str
-        What the person who decided wants to be kept.
+        Remark of the person who decided.
     output : str
-        The folder where the run was told to write (held), or where the files went (released); else empty.
+        The output folder of the run (held) or of the release (released); else empty.
     files : mapping of str to str
-        Names of the files that wait, or that were released, to their digests under the key of the privacy ledger
+        Names of the files that wait or were released, with their digests under the key of the privacy ledger
         (`privacy.record_digest`).
     own : tuple of str
-        Of these, the names of files that are this party's alone.
+        Of these, the names of private files of this party.
     key_file : str
-        Path of the key that the run had; empty without a roster.
+        Path of the run's key; empty without a roster.
     public_key : str
         Ed25519 key that the line is signed with, hexadecimal; empty: not signed.
     signature : str
@@ -91,7 +91,7 @@ class Decision:
         if not set(self.run) <= _HEX:
             raise ValueError(f"expected hexadecimal digits as run, got {self.run!r}")
         for name in self.files:
-            # Whoever changed the file must not make a release write elsewhere.
+            # A changed file must not make a release write elsewhere.
             if not name or Path(name).name != name or name.startswith(".") or not name.isprintable():
                 raise ValueError(f"expected the name of a file, got {name!r}")
         if not set(self.own) <= self.files.keys():
@@ -99,11 +99,11 @@ class Decision:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The files, report.json last: whoever finds that one finds all."""
+        """The files, report.json last: if it exists, all do."""
         return tuple(sorted(self.files, key=lambda name: (name == "report.json", name)))
 
     def statement(self) -> bytes:
-        """Return the bytes that are signed: all fields but the signature."""
+        """Return the bytes that are signed: all fields except the signature."""
         return canonical({name: value for name, value in self._content().items() if name != "signature"})
 
     def line(self) -> bytes:
@@ -111,7 +111,7 @@ class Decision:
         return canonical(self._content()) + b"\n"
 
     def genuine(self) -> bool:
-        """Whether a signed line is signed with the key that it names; an unsigned one is as it is."""
+        """Whether the signature is of the key in the line; True for an unsigned line."""
         if not self.signature and not self.public_key:
             return True
         try:
@@ -125,7 +125,7 @@ class Decision:
 
 
 def public_hex(key: Ed25519PrivateKey) -> str:
-    """Return the public half of a key, hexadecimal, as a decision names it."""
+    """Return a key's public key, hexadecimal, as in decisions."""
     return key.public_key().public_bytes_raw().hex()
 
 
@@ -135,12 +135,12 @@ class Decisions:
     Parameters
     ----------
     folder : Path
-        The party's state folder. Whoever adds a line holds its lock (`held.locked`).
+        The party's state folder. Adding a line requires its lock (`store.locked`).
 
     Raises
     ------
     ConfigError
-        The file cannot be read, or a line was changed, removed or put in.
+        The file cannot be read, or a line was changed, removed or inserted.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -162,20 +162,20 @@ class Decisions:
         return next((entry for entry in reversed(self._entries) if entry.run == run), None)
 
     def held(self, run: str) -> Decision | None:
-        """Return the line that says what the run has left to be decided."""
+        """Return the line with the files of a run that wait for a decision."""
         return next((entry for entry in reversed(self._entries) if entry.run == run and entry.what == "held"), None)
 
     def runs(self) -> tuple[str, ...]:
-        """Return all runs, the one of the oldest line first."""
+        """Return all runs, oldest first."""
         return tuple(dict.fromkeys(entry.run for entry in self._entries))
 
     def add(self, decision: Decision, key: Ed25519PrivateKey | None) -> Decision:
-        """Write a line, durably, and return it as it stands there: dated, linked and signed.
+        """Write a line durably; return it with date, link and signature.
 
         Raises
         ------
         ConfigError
-            The disk is full or not writable; the ledger is as it was.
+            The disk is full or not writable; the ledger is unchanged.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         made = replace(decision, previous=self._link.hexdigest(), at=now)
@@ -200,7 +200,7 @@ class Decisions:
             try:
                 entry = decode(Decision, load_json(line), "")
                 if entry.line() != line:
-                    raise ValueError("it is not as fastlloyd writes it")
+                    raise ValueError("it is not in the format of fastlloyd")
                 if entry.previous != self._link.hexdigest():
                     raise ValueError("it does not follow the lines before it")
                 if not entry.genuine():
@@ -217,14 +217,14 @@ class Decisions:
 
 
 def _check_order(before: What | None, now: What) -> None:
-    """Refuse what cannot follow: a decision on nothing, or another one after the first."""
+    """Refuse an impossible order: a decision without a held run, or another one after the first."""
     allowed: Sequence[What | None] = ("held",) if now == "discarded" else ("held", "released")
     if (now == "held" and before not in (None, "held")) or (now != "held" and before not in allowed):
         raise ValueError(f"it says {now} of a run that {'was not held' if before is None else f'is {before}'}")
 
 
 def problem(text: str) -> ConfigError:
-    """Return an error of which the other parties hear the reason alone."""
+    """Return an error of which the other parties receive only the reason."""
     return ConfigError(text, reason=Reason.STATE)
 
 

@@ -1,4 +1,4 @@
-"""The results that wait at a party, and what a person does with one: look at it, release it, or discard it.
+"""The results that wait at a party: to be checked, released, or discarded by a person.
 
 Source: docs/sites.md, "A gate before release".
 """
@@ -60,7 +60,7 @@ class Held:
         Raises
         ------
         ConfigError
-            They do not fit: something was changed since the run.
+            They do not match: something was changed since the run.
         """
         held = self._held(Decisions(self.state), key)
         try:
@@ -79,12 +79,12 @@ class Held:
         return held
 
     def release(self, output: Path, *, overwrite: bool, note: str, key: Ed25519PrivateKey | None) -> Decision:
-        """Enter the decision in the ledger, and move the files out; goes on with a release that broke off.
+        """Enter the decision in the ledger, and move the files out; continue a release that broke off.
 
         Parameters
         ----------
         output : Path
-            Where they go, absolute.
+            Output folder, absolute.
         overwrite : bool
             Replace the files of another run there.
         note : str
@@ -94,11 +94,11 @@ class Held:
         Raises
         ------
         ConfigError
-            What waits was changed, is decided otherwise, or cannot be written there.
+            The files were changed, another decision was made, or the output cannot be written.
 
         Sees
         ----
-        From here on, whoever may read the output folder.
+        From here on, all who may read the output folder.
         """
         with locked(self.state):
             held = self.check(key)
@@ -106,7 +106,7 @@ class Held:
             last = decisions.last(self.run)
             earlier = find_earlier(output)
             begun = last if last is not None and last.what == "released" and last.output == str(output) else None
-            # Beside the result of this run, which another client of this host has released, only its own files are new.
+            # If another client of this host has released this run's result there, only this client's own files are new.
             beside = begun is None and earlier.runs.get("report.json") == self.run
             names = begun.names if begun is not None else held.own if beside else held.names
             if begun is None and not (overwrite or beside):
@@ -128,7 +128,7 @@ class Held:
                     replace_file(output / name, self._verified(name, held.files[name]), mode=mode)
             except OSError as error:
                 raise ConfigError(
-                    f"--output {output}: cannot be written ({error.strerror}); mend it and release again",
+                    f"--output {output}: cannot be written ({error.strerror}); fix it and release again",
                     reason=Reason.OUTPUT,
                 ) from error
             if overwrite and not beside:
@@ -138,7 +138,7 @@ class Held:
         return entered
 
     def discard(self, *, note: str, key: Ed25519PrivateKey | None) -> Decision:
-        """Enter the decision in the ledger, and remove the files; goes on with a removal that broke off.
+        """Enter the decision in the ledger, and remove the files; continue a removal that broke off.
 
         Raises
         ------
@@ -160,7 +160,7 @@ class Held:
         return last
 
     def _held(self, decisions: Decisions, key: Ed25519PrivateKey | None) -> Decision:
-        """Return the line that says what waits, signed with this key or with none."""
+        """Return the line with the waiting files; it must be signed with this key, or unsigned without one."""
         held, last = decisions.held(self.run), decisions.last(self.run)
         if held is None or last is None:
             raise problem(
@@ -174,16 +174,16 @@ class Held:
             )
         own = "" if key is None else public_hex(key)
         if held.public_key != own:
-            wants = "is not signed" if not held.public_key else "is signed with another key"
+            found = "is not signed" if not held.public_key else "is signed with another key"
             given = "no --key was given" if key is None else "--key is given"
             raise ConfigError(
-                f"what run {self.run[:SHOWN_DIGITS]} left {wants}, and {given}: give the key that this site had in the "
+                f"what run {self.run[:SHOWN_DIGITS]} left {found}, and {given}: give the key that this site had in the "
                 "run, and none for a run without a roster"
             )
         return held
 
     def _verified(self, name: str, digest: str) -> Iterator[bytes]:
-        """Yield a file in blocks, and raise at its end if it is another one."""
+        """Yield a file in blocks, and raise at its end if its digest differs."""
         mac = hmac.new(load_key(digest_key(self.state)), digestmod=hashlib.sha256)
         for block in blocks(self.folder / name):
             mac.update(block)
@@ -211,7 +211,7 @@ def find_held(folder: Path, run: str = "") -> Held:
     folder : Path
         As given by `--state-dir`, or one party's folder in it.
     run : str
-        How the run's id begins; empty: there is only one.
+        Prefix of the run's id; may be empty if there is only one.
 
     Raises
     ------

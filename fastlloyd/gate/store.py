@@ -1,10 +1,10 @@
-"""Where results wait: the folder of a run's files, written whole or not at all, and the lock of whoever decides.
+"""The storage of waiting results: the folder of a run's files, written atomically, and the lock for decisions.
 
 ::
 
-    STATE/client-1/held/RUN/...      the files of a run, as --output would have them (folder 0700, files 0600)
+    STATE/client-1/held/RUN/...      the files of a run as in --output (folder 0700, files 0600)
     STATE/client-1/held/.RUN.part/   the same while they are written
-    STATE/client-1/decisions.jsonl   what waits, and what was decided (`gate/decisions.py`)
+    STATE/client-1/decisions.jsonl   the ledger of decisions (`gate/decisions.py`)
 
 Source: docs/sites.md, "A gate before release".
 """
@@ -36,7 +36,7 @@ _PAUSE_S = 0.05
 
 
 def draft_folder(state: Path, run: str) -> Path:
-    """Make the empty folder in which a run writes what is to be held.
+    """Make the empty folder in which a run writes files to be held.
 
     Parameters
     ----------
@@ -62,22 +62,22 @@ def draft_folder(state: Path, run: str) -> Path:
 
 
 def hold(state: Path, waiting: Decision, key: Ed25519PrivateKey | None) -> Decision | None:
-    """Let the draft of a run wait for a decision: whole, or not at all.
+    """Turn the draft of a run into a waiting result, atomically.
 
     Parameters
     ----------
     state : Path
         The party's state folder.
     waiting : Decision
-        What is known before the files' digests: run, output, own, key_file.
+        The line without the files' digests: run, output, own, key_file.
     key : Ed25519PrivateKey or None
         Signs the line; None without a roster.
 
     Returns
     -------
     Decision or None
-        The last line about the run: that it is held, or, of a run that was resumed after a decision, that decision;
-        its draft is removed. None where this party has no file of it.
+        The last line about the run: that it is held, or an earlier decision, if the run was resumed after it (then the
+        draft is removed). None if this party has no file of it.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def hold(state: Path, waiting: Decision, key: Ed25519PrivateKey | None) -> Decis
             for name in digests:
                 (draft / name).chmod(PRIVATE_MODE)
             sync_directory(draft)
-            remove(folder)  # of this run as it ended before it was resumed
+            remove(folder)  # from before this run was resumed
             draft.replace(folder)
             sync_directory(folder.parent)
         except OSError as error:
@@ -109,25 +109,25 @@ def hold(state: Path, waiting: Decision, key: Ed25519PrivateKey | None) -> Decis
 
 
 def drop_draft(state: Path, run: str) -> None:
-    """Leave nothing half-written."""
+    """Remove an incomplete draft."""
     with contextlib.suppress(OSError):
         remove(state / HELD / f".{run}.part")
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a folder is one of those that wait for a decision."""
+    """Whether a folder is a result that waits for a decision."""
     place = folder.resolve()
     return place.parent.name == HELD and (place.parent.parent / NAME).is_file()
 
 
 @contextlib.contextmanager
 def locked(state: Path) -> Iterator[None]:
-    """Keep every other process from deciding in a party's state folder.
+    """Lock a party's state folder against decisions of other processes.
 
     Raises
     ------
     ConfigError
-        The folder is missing, or another process holds it for long.
+        The folder is missing, or another process holds the lock for long.
     """
     try:
         descriptor = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -149,7 +149,7 @@ def locked(state: Path) -> Iterator[None]:
 
 
 def digest_file(state: Path, path: Path) -> str:
-    """Return the keyed digest of a file: a plain one of labels or centroids could be guessed."""
+    """Return the keyed digest of a file: a plain digest of labels or centroids could be guessed."""
     mac = hmac.new(load_key(digest_key(state)), digestmod=hashlib.sha256)
     for block in blocks(path):
         mac.update(block)
@@ -157,7 +157,7 @@ def digest_file(state: Path, path: Path) -> str:
 
 
 def digest_key(state: Path) -> Path:
-    """Return where the key of the privacy ledger's digests is."""
+    """Return the path of the key of the privacy ledger's digests."""
     return state / "ledger.jsonl.key"
 
 
@@ -169,6 +169,6 @@ def blocks(path: Path) -> Iterator[bytes]:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder with all that is in it, if it is there."""
+    """Remove a folder with its content, if it exists."""
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""What is released and what it costs: releases, calibration, accountant, ledger.
+"""Releases and their cost: calibration, accountant, ledger.
 
 ==================  ==================================================================================
 `release.py`        one noisy release

@@ -46,11 +46,11 @@ ACCOUNTANT = (
 SAMPLER_DELTA = 2.0**-40
 """Part of delta set aside, once for everything in a ledger, because the bits behind the noise are ChaCha20's.
 
-No statistical distance is meant: to who can try all keys, a cipher's stream is far from random. Let A be the best
-advantage that a bounded adversary has in telling all the bits behind a ledger's noise from ideal ones. If ideal noise
-is (epsilon, delta')-DP, any test of such an adversary passes with at most e^epsilon times the other table's chance,
-plus delta' + (1 + e^epsilon) A: A once for each table. So the claim holds against adversaries for whom
-(1 + e^epsilon) A is at most 2^-40; it is computational, and says nothing about others.
+This is not a statistical distance: to an adversary who can try all keys, a cipher's stream is far from random. Let A be
+the best advantage of a bounded adversary in distinguishing all the bits behind a ledger's noise from ideal ones. If
+ideal noise is (epsilon, delta')-DP, any test of such an adversary passes with at most e^epsilon times the other table's
+chance, plus delta' + (1 + e^epsilon) A: A once for each table. So the claim holds against adversaries for whom (1 +
+e^epsilon) A is at most 2^-40; it is computational.
 """
 
 # Floating point may make `gdp_delta` too small by that part, down to that mu; below, its terms cancel too far.
@@ -62,7 +62,7 @@ _FLOOR = 0.05
 _NO_PROMISE = 1e4
 _SQRT_HALF, _SQRT_PI = math.sqrt(0.5), math.sqrt(math.pi)
 _FRACTION_FROM, _FRACTION_TERMS = 2.0, 80
-# Outcomes rarer than this are counted as if they gave everything away.
+# Outcomes rarer than this are counted as if they revealed everything.
 _LEAST_LOG_MASS = -80.0
 
 _Events = tuple[tuple[str, tuple[tuple[float, int], ...]], ...]
@@ -159,7 +159,7 @@ def scaled_erfc(x: float) -> float:
     Notes
     -----
     `scipy.special.erfcx`, which the tests compare it with, would be a fifth of the time in which a party starts and a
-    quarter of its memory. Above 2, 80 terms of the continued fraction are more than floats can tell.
+    quarter of its memory. Above 2, 80 terms of the continued fraction exceed the precision of floats.
 
     Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.14.
     """
@@ -198,8 +198,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 def _compose(events: _Events, delta: float) -> float:
     """Compose Gaussian releases by the formula; others by privacy loss distributions, at an interval that fits.
 
-    Kept, for the same releases are asked about again: by the calibration, by the check of the plan, by each party in
-    one process.
+    Cached, because calibration, the check of the plan, and each party of a process ask for the same releases.
     """
     counts = {norm: dict(found) for norm, found in events}
     squares = {norm: math.fsum(n / scale**2 for scale, n in events.items()) for norm, events in counts.items()}

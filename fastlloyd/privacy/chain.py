@@ -6,8 +6,8 @@
     line n  =  {"previous": "link n-1, hexadecimal", "run": ..., ...}
     link n  =  SHA-256(link n-1 | line n)                  the line without its end
 
-A line that is changed, cut out or put in breaks the link of the next one. Lines at the end can go without breaking a
-link, so whoever relies on the ledger keeps a `Mark` of it elsewhere (`fastlloyd/run/state.py`).
+A line that is changed, removed or inserted breaks the link of the next one. Lines at the end can go without breaking a
+link, so `fastlloyd/run/state.py` keeps a `Mark` of the ledger elsewhere.
 
 A ledger of fastlloyd 0.1 has lines without `previous`. They are read at the start of the file only: the first chained
 line seals them, and after it no other line may lack the digest.
@@ -34,7 +34,7 @@ _PREVIOUS = re.compile(rb'\{"previous": "([0-9a-f]{64})", ')
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How long a ledger is, and its last link: no other ledger of that length has the same.
+    """Length and last link of a ledger: no other ledger of that length has the same.
 
     Attributes
     ----------
@@ -49,12 +49,12 @@ class Mark:
 
 
 def next_link(link: bytes, line: bytes) -> bytes:
-    """Return the link after a line, which has no line's end."""
+    """Return the link after a line without its end."""
     return hashlib.sha256(link + line).digest()
 
 
 def chained_line(release: str, link: bytes) -> bytes:
-    """Make a release, as `Release.to_json` wrote it, the line that follows `link`, without the line's end."""
+    """Return the line of a release (from `Release.to_json`) that follows `link`, without its end."""
     return f'{{"previous": "{link.hex()}", {release[1:]}'.encode()
 
 
@@ -67,7 +67,7 @@ def read_line(line: bytes, link: bytes, where: str, *, sealed: bool) -> tuple[Re
         Without its end.
     link : bytes of length 32
     where : str
-        What errors call the line.
+        Name of the line in errors.
     sealed : bool
         Whether an earlier line is chained, so that this one must be.
 
@@ -80,7 +80,7 @@ def read_line(line: bytes, link: bytes, where: str, *, sealed: bool) -> tuple[Re
     Raises
     ------
     ConfigError
-        Not a line as fastlloyd writes it, or not the one that belongs here.
+        The line is not in the format of fastlloyd, or does not belong here.
     """
     found = _PREVIOUS.match(line)
     if found is None and sealed:
@@ -90,8 +90,8 @@ def read_line(line: bytes, link: bytes, where: str, *, sealed: bool) -> tuple[Re
         )
     if found is not None and found[1].decode() != link.hex():
         raise ConfigError(
-            f"{where}: expected the digest of the lines before it, got another: a line was changed, removed or put in; "
-            "restore the ledger from its newest copy"
+            f"{where}: expected the digest of the lines before it, got another: a line was changed, removed or "
+            "inserted; restore the ledger from its newest copy"
         )
     body = line if found is None else b"{" + line[found.end() :]
     try:

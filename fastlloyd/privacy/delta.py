@@ -1,4 +1,4 @@
-"""Delta: the default, what a paper takes instead, and when a stated one is too large.
+"""Delta: the default, the papers' choices, and when a stated one is too large.
 
 (epsilon, delta)-DP allows a mechanism that publishes each of N records, independently, with chance delta: some record
 then comes out with chance up to N delta. So N delta says how much of the promise delta may take away, whatever epsilon
@@ -16,7 +16,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 
 LARGEST_SHARE = 0.01
-"""N delta of the default; above it a run says so."""
+"""N delta of the default; above it a run warns."""
 _SLACK = 1e-9
 
 
@@ -37,7 +37,7 @@ def stated_delta(delta: float | None, n_total: int) -> float:
     Raises
     ------
     ConfigError
-        The default for so many records is less than noise can be promised at.
+        The default for this many records is too small for the noise.
     """
     if delta is not None:
         return delta
@@ -67,7 +67,7 @@ def settle_delta(stated: float | str | None, *, n_total: int, paper: float, acce
     n_total : int
         The public N.
     paper : float
-        What 'paper' stands for in this protocol.
+        The value of 'paper' in this protocol.
     accept_large : bool
         Take a delta above 1 / N.
 
@@ -89,7 +89,7 @@ def settle_delta(stated: float | str | None, *, n_total: int, paper: float, acce
 
 
 def large_delta(delta: float, n_total: int) -> str | None:
-    """Say that N delta is above 0.01, if it is."""
+    """Return a warning if N delta is above 0.01."""
     share = n_total * delta
     if share <= LARGEST_SHARE * (1.0 + _SLACK):
         return None

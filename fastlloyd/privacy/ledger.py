@@ -1,8 +1,8 @@
-"""The ledger: every noisy release is written down, durably, before it leaves.
+"""The ledger: every noisy release is recorded durably before it leaves.
 
 A ledger is a file of JSON lines, one `Release` each and chained (`privacy/chain.py`), mode 0600, locked while it is
-open. It belongs to one party: it says what that party's data has been used for. Without a file it lives in memory
-and starts empty, so repeated runs add up without being seen.
+open. It belongs to one party and records the use of that party's data. Without a file it is kept in memory and starts
+empty, so it does not count earlier runs.
 
 Source: docs/privacy.md, "The ledger".
 """
@@ -48,7 +48,7 @@ class Ledger:
     ------
     ConfigError
         The file cannot be opened, another run holds it, or one of its lines is damaged or does not follow the line
-        before it. A last line that a crash cut short was never acted on: it is cut off, with a warning.
+        before it. A last line that a crash cut short was never acted on: it is removed, with a warning.
 
     Notes
     -----
@@ -65,7 +65,7 @@ class Ledger:
         # The link before the first line and after each.
         self._links: list[bytes] = [FIRST_LINK]
         self._sealed = False
-        # What was begun and may not be on the disk yet, and where the file ends before it.
+        # Releases that may not be on the disk yet, and the size of the file before them.
         self._unsettled: list[tuple[str, int, str]] = []
         self._settled_size = 0
         if path is not None:
@@ -111,17 +111,17 @@ class Ledger:
             self._descriptor = -1
 
     def prepare(self, releases: Iterable[Release]) -> None:
-        """Encode what may be recorded later; nothing is written down."""
+        """Encode releases that may be recorded later, without writing them."""
         if self._path is not None:
             self._encoded.update((release.key, (release, release.to_json())) for release in releases)
 
     def record(self, releases: Iterable[Release]) -> None:
-        """Write releases down, durably, before returning.
+        """Record releases durably before returning.
 
         Raises
         ------
         InternalError
-            A release has no run, or another release stands under its (run, round, name).
+            A release has no run, or the ledger has another release with its (run, round, name).
         ConfigError
             The file cannot be written; then nothing counts as recorded and nothing may be released.
         """
@@ -129,7 +129,7 @@ class Ledger:
         self.settle()
 
     def begin(self, releases: Iterable[Release]) -> None:
-        """Write releases down without waiting for the disk: nothing may be released before `settle` has returned.
+        """Record releases without waiting for the disk: nothing may be released before `settle` has returned.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class Ledger:
                     f"the ledger holds another release {release.name!r} for round {release.round} of this run"
                 )
         links: list[bytes] = []
-        # What lives in memory is not chained: there is no file that somebody could change.
+        # A ledger in memory is not chained: there is no file that could be changed.
         if added and self._path is not None:
             lines, links = self._chain(added.values())
             start = self._append(lines)
@@ -158,7 +158,7 @@ class Ledger:
         self._releases.update(added)
 
     def _chain(self, releases: Iterable[Release]) -> tuple[bytes, list[bytes]]:
-        """Write the lines that come next, and the link after each."""
+        """Return the next lines, and the link after each."""
         link, lines, links = self._links[-1], [], []
         for release in releases:
             prepared, text = self._encoded.pop(release.key, (None, ""))
@@ -170,16 +170,16 @@ class Ledger:
 
     @property
     def settled(self) -> bool:
-        """Whether all that was begun is on the disk; always, where there is no file."""
+        """Whether all releases are on the disk; always true without a file."""
         return not self._unsettled
 
     def settle(self) -> None:
-        """Wait until all that was begun is on the disk; in any thread, while no other one uses the ledger.
+        """Wait until all releases are on the disk; in any thread, while no other one uses the ledger.
 
         Raises
         ------
         ConfigError
-            The disk refused; what was begun since the last `settle` counts as not recorded.
+            The disk failed; releases since the last `settle` count as not recorded.
         """
         if self.settled:
             return
@@ -205,7 +205,7 @@ class Ledger:
         Returns
         -------
         float
-            Infinity if a release in the ledger says nothing about such neighbours (`covers`).
+            Infinity if a release in the ledger does not cover such neighbours (`covers`).
         """
         return _composed(self.releases, delta, neighbours)
 
@@ -215,8 +215,8 @@ class Ledger:
         Parameters
         ----------
         planned : sequence of Release
-            What this run is going to release, all for the same neighbours; those that are in the ledger already
-            count once. Earlier releases that say nothing about such neighbours count as infinite.
+            The planned releases of this run, all for the same neighbours; those already in the ledger count once.
+            Earlier releases that do not cover such neighbours count as infinite.
         delta, limit : float
             The lifetime limit on epsilon, at delta.
 
@@ -271,7 +271,7 @@ class Ledger:
         except BlockingIOError:
             raise _problem(
                 f"expected the ledger {path} to be free, but another run holds it; "
-                f"wait for that run or give this one a state directory of its own"
+                f"wait for that run or give this one its own state directory"
             ) from None
         except OSError as error:
             raise _problem(
@@ -280,7 +280,7 @@ class Ledger:
         self._read(path, content)
 
     def _read(self, path: Path, content: bytes) -> None:
-        """Take the lines in; mend a last line that a crash cut short."""
+        """Read the lines; remove a last line that a crash cut short."""
         end = content.rfind(b"\n") + 1
         tail = content[end:]
         for number, line in enumerate(content[:end].split(b"\n")[:-1], start=1):
@@ -289,7 +289,7 @@ class Ledger:
             return
         number = content.count(b"\n") + 1
         try:
-            # A whole release without its line's end counts as spent: an editor may have dropped the end.
+            # A complete release without its line's end counts as spent: an editor may have dropped the end.
             self._take(tail, number)
         except ConfigError:
             _LOG.warning("the last line of the ledger %s was cut short by a crash: removed", path)
@@ -312,7 +312,7 @@ class Ledger:
         self._releases[release.key] = release
 
     def _append(self, content: bytes) -> int:
-        """Write, or leave the file as it was; give where it ended before."""
+        """Append, or leave the file unchanged; return its size before."""
         if self._descriptor < 0:
             raise InternalError("the ledger was closed before a release was recorded")
         start = os.fstat(self._descriptor).st_size
@@ -326,7 +326,7 @@ class Ledger:
         return start
 
     def _sync(self, start: int) -> None:
-        """Wait until what was written from `start` on is on the disk, or take it away again."""
+        """Wait until the content from `start` on is on the disk, or remove it again."""
         try:
             os.fsync(self._descriptor)
         except OSError as error:
@@ -337,21 +337,20 @@ class Ledger:
         return _problem(f"cannot write the ledger {self._path}: {error.strerror}; nothing was released, make room")
 
     def _rewind(self, size: int) -> None:
-        """Cut the file to its first `size` bytes, as well as the disk allows."""
+        """Truncate the file to its first `size` bytes."""
         try:
             os.ftruncate(self._descriptor, size)
             os.fsync(self._descriptor)
         except OSError as error:
-            raise _problem(f"cannot mend the ledger {self._path}: {error.strerror}; make room") from error
+            raise _problem(f"cannot repair the ledger {self._path}: {error.strerror}; make room") from error
 
 
 def covers(released: str, claimed: str) -> bool:
-    """Whether a release for the neighbours `released` bounds what neighbours `claimed` can do to it.
+    """Whether a release for the neighbours `released` also protects the neighbours `claimed`.
 
-    Protecting all records of a user protects each of them. Nothing follows the other way round: a user may hold any
-    number of records. Adding or removing a record, at a fixed public N, covers that one of n records counts or does
-    not, n public; not the other way round, for there N is n. Nothing follows for the zero-out of a person's row at
-    several parties, nor from it.
+    Protecting all records of a user protects each of them, but not conversely: a user may hold any number of records.
+    Adding or removing a record, at a fixed public N, covers zeroing out one of n records, n public; not conversely,
+    because N is n there. Nothing follows for or from the zero-out of a person's row at several parties.
     """
     return released == claimed or claimed in _COVERED.get(released, ())
 
@@ -364,12 +363,12 @@ def _composed(releases: Sequence[Release], delta: float, neighbours: str) -> flo
 
 
 def _problem(text: str) -> ConfigError:
-    """Return an error of which the other parties hear that this party cannot keep its state."""
+    """Return an error; the other parties receive only that this party cannot keep its state."""
     return ConfigError(text, reason=Reason.STATE)
 
 
 def _lock(descriptor: int, until: float) -> None:
-    """Lock a file for this process alone, waiting until a time by the monotonic clock."""
+    """Lock a file for this process, waiting until the monotonic time `until`."""
     while True:
         try:
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Limits of the public numbers that several protocols have."""
+"""Limits of public numbers that several protocols share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Digests of records for their owner's own ledger, under a key that stays beside it.
+"""Digests of records for their owner's ledger, under a key that is stored beside it.
 
 Source: docs/privacy.md, "The ledger".
 """
@@ -25,7 +25,7 @@ PRIVATE_MODE = 0o600
 
 
 def keyed_digest(key: bytes, content: bytes | NDArray[Any]) -> str:
-    """Return a digest of records that nobody without the key can test guesses against.
+    """Return a digest of records; without the key it cannot be used to test guesses.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def digest_blocks(key: bytes, kind: np.dtype[Any], shape: tuple[int, ...], raw_b
 
 
 def load_key(path: Path) -> bytes:
-    """Return the key of a ledger's digests, made at first use: written whole, synced and renamed, under its lock.
+    """Return the key of a ledger's digests, created atomically at first use, under the ledger's lock.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def load_key(path: Path) -> bytes:
 
 
 def read_regular(path: Path, most_bytes: int = -1) -> bytes:
-    """Read a file from its start, at most so many bytes; never wait for a pipe that stands in its place.
+    """Read a file from its start, at most `most_bytes`; never wait for a pipe of its name.
 
     Raises
     ------

@@ -164,8 +164,8 @@ _EXACT_TYPES = tuple(_TYPES.values())
 
 
 def _type_problem(release: Release) -> str:
-    """Say which field has a wrong type, or nothing."""
-    if tuple(map(type, _VALUES(release))) == _EXACT_TYPES:  # four releases a round: worth a way of its own
+    """Describe a field of the wrong type; empty if there is none."""
+    if tuple(map(type, _VALUES(release))) == _EXACT_TYPES:  # four releases a round: worth a fast path
         return ""
     for name, expected in _TYPES.items():
         value = getattr(release, name)
@@ -175,7 +175,7 @@ def _type_problem(release: Release) -> str:
 
 
 def _value_problem(release: Release) -> str:
-    """Say which value does not fit, or nothing."""
+    """Describe a value that does not fit; empty if there is none."""
     scale, sensitivity = release.noise_scale, release.sensitivity
     if not _HEX.issuperset(release.run):
         return "expected run as lower-case hexadecimal digits"
@@ -199,7 +199,7 @@ def _value_problem(release: Release) -> str:
 
 
 def _share_problem(release: Release) -> str:
-    """Say what does not fit about shares or rows, or nothing."""
+    """Describe what does not fit about shares or rows; empty if all fits."""
     clients, known = release.clients, release.known
     if not (1 <= release.rows <= MAX_SKETCH_ROWS if release.mechanism == SKETCH_ROWS else release.rows == 0):
         return f"expected 1 to {MAX_SKETCH_ROWS} rows of sketches and 0 of anything else, got {release.rows}"

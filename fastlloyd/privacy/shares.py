@@ -1,4 +1,4 @@
-r"""Noise in shares: each client adds a part, and what counts is the part that the observer does not know.
+r"""Noise in shares: each client adds a part, and only the parts that the observer does not know count.
 
 m clients add one share each. An observer who knows t of them (its own among them) is left with m - t unknown
 ones; these alone carry the guarantee, and the ledger records them. The further t only add to the error.
@@ -116,7 +116,7 @@ def spread(clients: int, known: int) -> float:
 
 
 def noise_price(release: Release) -> float:
-    """Return the noise of all shares together over that of a server that alone adds noise for the same epsilon.
+    """Return the noise of all shares together over that of a server that adds all noise for the same epsilon.
 
     Returns
     -------

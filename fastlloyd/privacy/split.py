@@ -1,4 +1,4 @@
-"""How the budget of a round of Lloyd is split between sums and counts, by error analyses that others made.
+"""The split of a round's budget between sums and counts, after published error analyses.
 
 Source: Su et al., "Differentially private k-means clustering" (2016), §4.
 """

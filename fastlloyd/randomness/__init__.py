@@ -1,1 +1,1 @@
-"""Public and secret streams of random bits, and the labels that keep one use apart from another."""
+"""Public and secret streams of random bits, and the labels that separate their uses."""

@@ -1,7 +1,7 @@
 """The label of every key, digest and public stream: no two uses of one secret or seed ever give the same bits.
 
-A label is never given to another use, and what it stands for never changes: a new meaning gets a new label. A key's
-label goes into HKDF, a digest's before its content, a stream's before the public seed. `masking/mask.py` appends
+A label is never reused, and its meaning never changes: a new meaning gets a new label. A key's label goes into HKDF, a
+digest's before its content, a stream's before the public seed. `masking/mask.py` appends
 " nonce" to those of masks.
 
 Source: docs/protocol.md.
@@ -46,7 +46,7 @@ IDS = b"fastlloyd ids\0"
 SECFC_REPLIES = b"fastlloyd secfc replies"
 ID_POINT = b"fastlloyd identifier to P-256\0"
 
-# Public streams. What ends in a blank has a number or a name after it.
+# Public streams. After a label that ends in a space follows a number or a name.
 PUBLIC = b"fastlloyd public\0"
 PERMUTATION = b"fastlloyd public permutation 1\0"
 SPHERE_PACKING = "sphere packing"

@@ -1,7 +1,7 @@
 """Key derivation and the one stream cipher that all expansions use.
 
-Everything that the parties must compute alike comes from here, not from numpy's generators, whose
-streams may change between versions. Each use has a purpose of its own.
+Randomness that must be the same at all parties comes from here, not from numpy's generators, whose streams may change
+between versions. Each use has its own purpose.
 
 Source: RFC 5869 (HKDF), RFC 8439 (ChaCha20).
 """
@@ -77,14 +77,14 @@ def keystream(key: bytes, nonce: bytes, length: int) -> bytes:
 
 
 class PublicStream:
-    """Reproducible public randomness from the run's public seed, alike on every machine.
+    """Reproducible public randomness from the run's public seed, the same on every machine.
 
     Parameters
     ----------
     seed : int
         The public `--seed`.
     purpose : str
-        Keeps the streams of different uses apart.
+        Separates the streams of different uses.
     """
 
     def __init__(self, seed: int, purpose: str) -> None:

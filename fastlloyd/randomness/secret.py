@@ -1,4 +1,4 @@
-"""Secret randomness: noise, masks and keys come from the operating system and from nowhere else.
+"""Secret randomness: noise, masks and keys come only from the operating system.
 
 Public randomness (initial centroids, splits, generators) is another type, `numpy.random.Generator` or
 the cipher stream of the public seed; no function takes either in place of the other.
@@ -23,8 +23,7 @@ _BYTES_PER_KEY = 1 << 30
 class SecretRandom:
     """A stream of secret random bits: ChaCha20 under fresh 32-byte keys of the operating system.
 
-    It takes no seed and cannot be built from one, copied or stored. A forked process gets a key of its
-    own at its first draw.
+    It takes no seed, and cannot be copied or stored. A forked process gets its own key at its first draw.
 
     Sees
     ----

@@ -1,7 +1,7 @@
-"""What a site that stays reads: its own `site.toml`, and run files that others offer, which are hostile.
+"""The inputs of a permanent client: its own `site.toml`, and run files that others offer, which are hostile.
 
-An offer comes as a file, or from the server (`serve --offer NAME`): one JSON text of the run file and of the files that
-it names, as `Offered`. The server's are kept beside the others, and never replace one.
+An offer is a file, or comes from the server (`serve --offer NAME`) as one JSON text of the run file and the files that
+it names (`Offered`). Offers of the server are stored beside the others, and never replace one.
 
 Source: docs/sites.md, "A permanent service at a site".
 """
@@ -28,15 +28,15 @@ from fastlloyd.wire.regular import read_regular, read_regular_bytes, replace_fil
 
 SUFFIX = ".toml"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""Of an offer."""
+"""Names of offers."""
 _HOURS = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]")
 MOST_OFFERS = 1000
 MOST_WAITING = 16
-"""Offers without approval or outcome, above which none is taken from the server."""
+"""Most offers without approval or outcome before no more are taken from the server."""
 _MODE = 0o644
 _Text = Annotated[str, Within(0, MOST_OFFER_BYTES)]
 _Pause = Annotated[float, Within(1, 86_400)]
-# Of what a run file from somebody else may hold, what a site has itself; the rest an offer may hold.
+# Keys that a site sets itself although a shared run file may have them; an offer may have the rest.
 _PINNED = frozenset({"roster", "dataset", "split"})
 _OFFERED = frozenset(name for name, option in OPTIONS.items() if option.shared) - _PINNED
 _NAMES_A_FILE = ("bounds", "categories")
@@ -45,7 +45,7 @@ _SET_HERE = ("state_dir", "output", "resume", "print_result", "log_file")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSettings:
-    """What `site.toml` says.
+    """The content of `site.toml`.
 
     Attributes
     ----------
@@ -54,17 +54,17 @@ class SiteSettings:
     server : str
         HOST:PORT of `fastlloyd serve`.
     offers : Path
-        Where run files are put.
+        Folder of the run files.
     every_s : float
         Pause between two looks.
     patience_s : float
         How long to try to reach the server of a run before the next look.
     hours : tuple of two times or None
-        From when to when, by this host's clock, runs are joined; None: at any time.
+        The hours, by this host's clock, in which runs are joined; None: at any time.
     ask : bool
-        Whether the server is asked what it offers.
+        Whether the server is asked for its offer.
     own : mapping
-        Keys of a run file that are this site's.
+        This site's own keys of a run file.
     """
 
     folder: Path
@@ -84,7 +84,7 @@ class SiteSettings:
         return start <= now < end if start < end else now >= start or now < end
 
     def place(self, kind: str, name: str, suffix: str = "") -> Path:
-        """Return where something of an offer is kept."""
+        """Return the path of a file of an offer."""
         return self.folder / kind / f"{name}{suffix}"
 
 
@@ -106,12 +106,12 @@ def read_settings(folder: Path) -> SiteSettings:
     Raises
     ------
     ConfigError
-        It is missing, or holds what it may not.
+        It is missing, or has invalid content.
     """
     path = folder / "site.toml"
     if not path.exists():
         raise ConfigError(
-            f"{path}: there is no such file; `fastlloyd site DIR` takes the folder that has it: docs/sites.md, 'A site "
+            f"{path}: there is no such file; `fastlloyd site DIR` expects its folder: docs/sites.md, 'A site "
             "that stays', shows one"
         )
     values = {key.replace("-", "_"): value for key, value in read_toml(path, str(path)).items()}
@@ -145,12 +145,12 @@ def read_settings(folder: Path) -> SiteSettings:
 
 
 def check_offer(path: Path) -> None:
-    """Refuse a run file that reaches for what is this site's.
+    """Refuse a run file that sets private keys of this site.
 
     Raises
     ------
     ConfigError
-        It is no run file, holds another key than public ones, names a file outside of its folder, or is for tables that
+        It is not a run file, has keys that are not public, names a file outside of its folder, or is for tables that
         are split by columns.
     """
     for raw, value in read_toml(path, str(path)).items():
@@ -158,29 +158,29 @@ def check_offer(path: Path) -> None:
         if isinstance(value, dict) and has_table(raw):
             continue
         if key in OPTIONS and (OPTIONS[key].own or key in _PINNED):
-            raise ConfigError(f"{path}: {key} is each site's own; an offer holds public values alone")
+            raise ConfigError(f"{path}: {key} is each site's own; an offer has only public values")
         if key in _NAMES_A_FILE and isinstance(value, str) and (Path(value).name != value or value.startswith(".")):
             raise ConfigError(f"{path}: {key}: expected a file beside the offer, got {value!r}")
     _refuse_vertical(path, load_config(path, links=False))
 
 
 def _refuse_vertical(path: Path, config: RunConfig) -> None:
-    """Refuse tables that are split by columns: columns and bounds are each party's own there, in no approval."""
+    """Refuse tables that are split by columns: their columns and bounds are in no approval."""
     if config.row.partition == "vertical":
         raise ConfigError(
-            f"{path}: protocol: an approval says nothing of the columns that a site brings to {config.protocol}; join "
-            "it by hand, with `fastlloyd join`"
+            f"{path}: protocol: an approval does not cover the columns that a site brings to {config.protocol}; join "
+            "it manually, with `fastlloyd join`"
         )
 
 
 def take_offer(path: Path, own: Mapping[str, Any]) -> RunConfig:
-    """Read a run file with what is this site's own; it may have changed since it was checked.
+    """Read a run file with this site's own keys; it may have changed since it was checked.
 
     Parameters
     ----------
     path : Path
     own : mapping
-        The keys of a run file that no offer sets; what is missing has its default.
+        The keys that no offer sets; missing ones have their default.
 
     Raises
     ------
@@ -190,7 +190,7 @@ def take_offer(path: Path, own: Mapping[str, Any]) -> RunConfig:
     config = load_config(path, own)
     for name, option in OPTIONS.items():
         if (option.own or name in _PINNED) and getattr(config, name) != own.get(name, option.default):
-            raise ConfigError(f"{path}: {name} is each site's own; an offer holds public values alone")
+            raise ConfigError(f"{path}: {name} is each site's own; an offer has only public values")
     here = (Path(), Path(os.path.normpath(path.parent)))
     for name in _NAMES_A_FILE:
         value = getattr(config, name)
@@ -202,17 +202,17 @@ def take_offer(path: Path, own: Mapping[str, Any]) -> RunConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """A run as the server offers it.
+    """A run in the server's offer.
 
     Attributes
     ----------
     offer : int
-        Version of this form.
+        Version of this format.
     name : str
     run : str
         The run file; it names the files below as `NAME.bounds.csv` and `NAME.categories.csv`.
     bounds, categories : str or None
-        What is in them.
+        Their content.
     """
 
     offer: Literal[1]
@@ -223,23 +223,23 @@ class Offered:
 
 
 def write_offer(config: RunConfig, name: str) -> bytes:
-    """Write what `serve --offer NAME` tells sites about a run.
+    """Return the offer of a run that `serve --offer NAME` sends to sites.
 
     Raises
     ------
     ConfigError
-        No offer can have this name, or a file cannot be read, is each party's own, or is too long.
+        The name is invalid, or a file cannot be read, is each party's own, or is too long.
     """
     if not NAME.fullmatch(name):
         raise ConfigError(f"--offer: expected a name of letters, digits, dashes and underscores, got {name!r}")
     if config.row.partition == "vertical":
-        raise ConfigError(f"--offer: sites join {config.protocol} by hand: no approval has the columns that they bring")
+        raise ConfigError(f"--offer: sites join {config.protocol} manually: no approval covers their columns")
     texts: dict[str, str | None] = dict.fromkeys(_NAMES_A_FILE)
     for key in _NAMES_A_FILE:
         path = getattr(config, key)
         if path is not None and OPTIONS[key].names_path(path):
             if "{client}" in path:
-                raise ConfigError(f"--offer: {key} {path} is another file at each party: send the run file by hand")
+                raise ConfigError(f"--offer: {key} {path} is another file at each party: send the run file manually")
             try:
                 texts[key] = read_regular(Path(path))
             except (OSError, UnicodeDecodeError) as error:
@@ -253,18 +253,18 @@ def write_offer(config: RunConfig, name: str) -> bytes:
     if len(content) > MOST_OFFER_BYTES:
         raise ConfigError(
             f"--offer: run file, bounds and categories have {len(content)} bytes, expected at most {MOST_OFFER_BYTES}: "
-            "send them by hand"
+            "send them manually"
         )
     return content
 
 
 def keep_offer(settings: SiteSettings, content: bytes) -> str:
-    """Put what the server offers beside the other offers, unless it is there; return its name.
+    """Store the server's offer beside the other offers, unless it exists; return its name.
 
     Raises
     ------
     PeerError
-        It is no offer, or there is another one of its name.
+        It is not an offer, or another one has its name.
     ConfigError
         There are too many, or they cannot be written.
     """
@@ -273,14 +273,14 @@ def keep_offer(settings: SiteSettings, content: bytes) -> str:
         if not NAME.fullmatch(offered.name):
             raise ValueError("expected a name of letters, digits, dashes and underscores")
     except ValueError as error:
-        raise PeerError(f"the server offers what cannot be read: {error}", rank=SERVER.rank) from error
+        raise PeerError(f"the server's offer cannot be read: {error}", rank=SERVER.rank) from error
     name = offered.name
-    # The run file last: what it names is there by then.
+    # The run file last: the files that it names exist by then.
     texts = {_beside(name, "bounds"): offered.bounds, _beside(name, "categories"): offered.categories}
-    wanted = {settings.offers / file: text.encode() for file, text in texts.items() if text is not None}
-    wanted[settings.offers / f"{name}{SUFFIX}"] = offered.run.encode()
+    offer_files = {settings.offers / file: text.encode() for file, text in texts.items() if text is not None}
+    offer_files[settings.offers / f"{name}{SUFFIX}"] = offered.run.encode()
     try:
-        missing = [path for path, text in wanted.items() if not _is_kept(path, text, name)]
+        missing = [path for path, text in offer_files.items() if not _is_kept(path, text, name)]
         if missing and _count_waiting(settings) >= MOST_WAITING:
             raise ConfigError(
                 f"{settings.offers}: {MOST_WAITING} offers wait for consent, so none is taken from the server: agree "
@@ -288,19 +288,19 @@ def keep_offer(settings: SiteSettings, content: bytes) -> str:
             )
         for path in missing:
             try:
-                replace_file(path, [wanted[path]], mode=_MODE, fresh=True)
-            except FileExistsError:  # somebody put it there since
-                _is_kept(path, wanted[path], name)
+                replace_file(path, [offer_files[path]], mode=_MODE, fresh=True)
+            except FileExistsError:  # created meanwhile
+                _is_kept(path, offer_files[path], name)
     except OSError as error:
         raise ConfigError(
-            f"{settings.offers}: the offer {name} cannot be kept there ({error.strerror}); make room, or mend the "
-            "folder's rights"
+            f"{settings.offers}: the offer {name} cannot be kept there ({error.strerror}); make room, or fix the "
+            "folder's permissions"
         ) from error
     return name
 
 
 def _is_kept(path: Path, text: bytes, name: str) -> bool:
-    """Whether a file of an offer is there already; refuses an offer of which another one is."""
+    """Whether a file of an offer exists already; refuse an offer that differs from it."""
     if not os.path.lexists(path):
         return False
     if read_regular_bytes(path, len(text) + 1) != text:
@@ -312,19 +312,19 @@ def _is_kept(path: Path, text: bytes, name: str) -> bool:
 
 
 def _count_waiting(settings: SiteSettings) -> int:
-    """Count the offers that nobody has agreed to or declined and that have not been joined."""
+    """Count the offers without approval, refusal or outcome."""
     names = [path.stem for path in settings.offers.iterdir() if path.suffix == SUFFIX]
     decided = (settings.place(kind, name, ".json") for name in names for kind in ("approvals", "declined", "outcomes"))
     return len(names) - len({path.stem for path in decided if path.exists()})
 
 
 def _beside(name: str, key: str) -> str:
-    """Return what a file of an offer is called."""
+    """Return the name of a file of an offer."""
     return f"{name}.{key}.csv"
 
 
 def offer_path(settings: SiteSettings, name: str) -> Path:
-    """Return the run file of a name that a person typed.
+    """Return the path of an offer's run file.
 
     Raises
     ------

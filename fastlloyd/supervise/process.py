@@ -1,8 +1,8 @@
-"""Processes that are not our children: watching them end, and ending what a run leaves behind.
+"""Processes that are not children of this one: watching their ends, and ending what a run leaves behind.
 
-Ranks are children of the launcher. A process file descriptor tells when one ends and cannot hit another
-process that got the same number later; as a subreaper this process inherits ranks whose launcher died.
-Linux only; without these calls (an old kernel) everything degrades to process numbers.
+Ranks are children of the launcher. A process file descriptor reports the end of one and cannot refer to another process
+that gets the same number later. As a subreaper this process inherits ranks whose launcher died. Linux only; without
+these calls (an old kernel) everything degrades to process numbers.
 
 Source: docs/operations.md, "Launching".
 """
@@ -23,9 +23,9 @@ _SET_CHILD_SUBREAPER = 36
 _GET_CHILD_SUBREAPER = 37
 _ENDED = ("Z", "X", "x")
 _PAUSE_S = 0.005
-# For so long a process may be between two programs; it takes milliseconds even on a busy host.
+# Longest time that a process may be between two programs; milliseconds even on a busy host.
 _EXEC_S = 0.5
-# Places in what `_stat` gives: the size of the memory, and where in it the code and the environment lie.
+# Indices of the fields of `_stat`: the size of the memory, and where in it the code and the environment lie.
 _VSIZE, _START_CODE, _ENV_START, _ENV_END = 20, 23, 47, 48
 # struct pidfd_info of linux/pidfd.h: a mask first, the exit status last.
 _PIDFD_INFO = struct.Struct("<Q52xi")
@@ -65,13 +65,13 @@ class Process:
         return self.state in ("", *_ENDED)
 
     def wait_status(self) -> int | None:
-        """Return how it ended, as `os.waitpid` would; None when the kernel no longer tells, or not yet."""
+        """Return its status as `os.waitpid` would; None if the kernel does not provide it any more, or yet."""
         fields = _stat(self.pid)
         if fields and fields[0] in _ENDED and fields[-1].isdigit():
             return int(fields[-1])
         if self.descriptor is None:
             return None
-        # Once its parent has collected it, only Linux 6.15 and later still tell.
+        # After its parent has reaped it, only Linux 6.15 and later still provide it.
         with contextlib.suppress(OSError):
             answer = fcntl.ioctl(self.descriptor, _PIDFD_GET_INFO, _PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
             mask, status = _PIDFD_INFO.unpack(answer)
@@ -79,7 +79,7 @@ class Process:
         return None
 
     def signal(self, number: int) -> None:
-        """Send a signal, to this process or to nobody."""
+        """Send a signal to this process, if it still exists."""
         with contextlib.suppress(OSError):
             if self.descriptor is not None:
                 signal.pidfd_send_signal(self.descriptor, number)
@@ -95,7 +95,7 @@ class Process:
 
 @contextlib.contextmanager
 def adopting_orphans() -> Iterator[None]:
-    """Make this process the parent of descendants whose own parent ends, as long as the context lasts."""
+    """Make this process the parent of orphaned descendants within the context."""
     library = ctypes.CDLL(None, use_errno=True)
     before = ctypes.c_int(0)
     known = library.prctl(_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0) == 0
@@ -110,31 +110,31 @@ def adopting_orphans() -> Iterator[None]:
 
 def marked_processes(mark: str) -> list[int]:
     """Find the processes of this user on this host that carry `mark` ('NAME=value') in their environment."""
-    wanted = mark.encode()
+    entry_of_mark = mark.encode()
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
-            if wanted in _environment(int(entry.name)).split(b"\0"):
+            if entry_of_mark in _environment(int(entry.name)).split(b"\0"):
                 found.append(int(entry.name))
     return found
 
 
 def kill_marked(mark: str, *, patience_s: float = 2.0) -> int:
-    """Kill every process that carries the mark, and what those start meanwhile.
+    """Kill every process that carries the mark, including those started meanwhile.
 
     Parameters
     ----------
     mark : str
         As for `marked_processes`.
     patience_s : float
-        How long to wait for them to be gone.
+        How long to wait for their ends.
 
     Returns
     -------
     int
-        How many were killed.
+        The number of killed processes.
     """
     killed: set[int] = set()
     end = time.monotonic() + patience_s
@@ -159,10 +159,10 @@ def collect(pids: Iterable[int]) -> None:
 
 
 def _environment(pid: int) -> bytes:
-    """Read the environment of a process. If the process is just starting another program, wait until it has one again.
+    """Read the environment of a process; if it is just starting another program, wait until it has one again.
 
-    Without this wait a rank that the launcher was just starting would be taken for a stranger and left behind:
-    between the two programs the kernel shows no environment at all.
+    Without this wait a rank that the launcher is just starting would not be recognised and would be left behind:
+    between the two programs the kernel shows no environment.
     """
     end = time.monotonic() + _EXEC_S
     while True:
@@ -173,12 +173,12 @@ def _environment(pid: int) -> bytes:
 
 
 def _may_have_environment(pid: int) -> bool:
-    """Whether an empty environment may be that of a process between two programs, of which memory tells nothing yet."""
+    """Whether an empty environment may belong to a process between two programs."""
     fields = _stat(pid)
     if len(fields) <= _ENV_END or fields[0] in _ENDED:
         return False
     memory, code, start, end = (int(fields[index]) for index in (_VSIZE, _START_CODE, _ENV_START, _ENV_END))
-    # Threads of the kernel have no memory; where the code lies is set last when a program starts.
+    # Kernel threads have no memory; the address of the code is set last when a program starts.
     return memory > 0 and (code == 0 or start < end)
 
 

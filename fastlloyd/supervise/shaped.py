@@ -1,8 +1,7 @@
-"""`fastlloyd run --network PROFILE`: each rank on a host of its own, joined by a shaped network.
+"""`fastlloyd run --network PROFILE`: each rank on its own host in a shaped network.
 
-The hosts are network namespaces made by `scripts/netem/netem`, which belongs to the source checkout and
-needs root. Bytes are read from the hosts' interface counters; afterwards nothing is left running on any
-of them.
+The hosts are network namespaces made by `scripts/netem/netem`, which is part of the source checkout and needs root.
+Bytes are read from the hosts' interface counters; afterwards no process is left on any of them.
 
 Source: scripts/netem/README.md; docs/operations.md, "Shaped networks".
 """
@@ -66,7 +65,7 @@ class ShapedHosts:
 
 @contextlib.contextmanager
 def shaped_hosts(profile: str, count: int) -> Iterator[ShapedHosts]:
-    """Make `count` hosts under a profile and take them down afterwards, however it ended.
+    """Make `count` hosts under a profile, and remove them afterwards in any case.
 
     Raises
     ------
@@ -94,13 +93,13 @@ def shaped_hosts(profile: str, count: int) -> Iterator[ShapedHosts]:
 
 
 def _call(tool: Path, *words: str) -> str:
-    """Run the netem command; its own sentence becomes ours."""
+    """Run the netem command; raise its own sentence on failure."""
     try:
         done = subprocess.run(
             [str(tool), *words], capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"--network: {tool} {words[0]} did not answer: {error}; try it by hand") from error
+        raise ConfigError(f"--network: {tool} {words[0]} did not answer: {error}; try it manually") from error
     if done.returncode != 0:
         sentence = done.stderr.strip().splitlines()[-1:] or ["no message"]
         raise ConfigError(f"--network: {sentence[0]}")
@@ -108,9 +107,9 @@ def _call(tool: Path, *words: str) -> str:
 
 
 def note_wire_bytes(folder: Path, wire_bytes: int) -> None:
-    """Put the bytes read from the interfaces into the reports of a finished run, but for one that is signed as it is.
+    """Add the bytes read from the interfaces to the reports of a finished run, except to signed ones.
 
-    What the parties' own connections do not explain is the launcher's.
+    Bytes that the parties' own connections do not explain are the launcher's.
     """
     from fastlloyd.report.document import WIRE_PARTS, encode, load
     from fastlloyd.report.files import write_atomic

@@ -1,16 +1,16 @@
-"""A client that stays: it takes run files from a folder, waits for consent, and joins one run after the other.
+"""A permanent client: it takes run files from a folder, waits for consent, and joins one run after the other.
 
 ::
 
-    DIR/site.toml             the server, and what is this site's own: records, key, roster, budget
-    DIR/offers/NAME.toml      run files with public values alone, put there by whoever plans runs or asked of the server
+    DIR/site.toml             the server, and this site's own settings: records, key, roster, budget
+    DIR/offers/NAME.toml      run files with only public values, from people who plan runs or from the server
     DIR/approvals/NAME.json   signed by a person of this site: `fastlloyd site DIR --agree NAME`
-    DIR/declined/NAME.json    a person of this site does not want it: `fastlloyd site DIR --decline NAME`
-    DIR/outcomes/NAME.json    how the run ended: it is not joined again by itself
-    DIR/results/NAME/         what `fastlloyd join` writes
+    DIR/declined/NAME.json    a person of this site declined it: `fastlloyd site DIR --decline NAME`
+    DIR/outcomes/NAME.json    how the run ended: it is not joined again automatically
+    DIR/results/NAME/         the files of `fastlloyd join`
     DIR/state/                one ledger over all runs
-    DIR/logs/NAME.log         what `fastlloyd join` said (mode 0600)
-    DIR/status.json           each offer and what it waits for
+    DIR/logs/NAME.log         the messages of `fastlloyd join` (mode 0600)
+    DIR/status.json           each offer and its state
 
 An offer is hostile: it cannot name this site's files, and none is joined without an approval of exactly its values.
 
@@ -55,7 +55,7 @@ STATUS_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class SiteEnding:
-    """How a run ended, as `outcomes/NAME.json` has it.
+    """How a run ended, as in `outcomes/NAME.json`.
 
     Attributes
     ----------
@@ -78,14 +78,14 @@ class Site:
     ----------
     settings : SiteSettings
     say : callable
-        Takes each line for people.
+        Receives each line for people.
     ask : callable, optional
-        Returns what the server offers, empty for nothing; raises as `net.tcp.route.Route.ask`.
+        Returns the server's offer, empty for none; raises as `net.tcp.route.Route.ask`.
 
     Raises
     ------
     ConfigError
-        Key and roster do not fit.
+        Key and roster do not match.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Site:
         self._settings = settings
         self._say = say
         self._ask = ask
-        self._heard = ""
+        self._last_answer = ""
         roster = Roster.load(Path(settings.own["roster"]))
         roster.check_complete()
         owner = roster.owner(load_key(Path(settings.own["key"])))
@@ -110,12 +110,12 @@ class Site:
             settings.offers.mkdir(exist_ok=True)
 
     def serve(self, *, once: bool = False) -> int:
-        """Look, join what is approved, and look again, until told to stop.
+        """Look for offers, join approved ones, and repeat until stopped.
 
         Parameters
         ----------
         once : bool
-            Look once.
+            Look only once.
 
         Returns
         -------
@@ -127,7 +127,7 @@ class Site:
         ConfigError
             Another process serves this folder, or it cannot be written.
         """
-        with self._alone(), self._until_told():
+        with self._alone(), self._until_stopped():
             while not self._stopped:
                 self._ask_server()
                 offered = self._offered()
@@ -141,20 +141,20 @@ class Site:
         return EXIT_OK
 
     def _ask_server(self) -> None:
-        """Keep what the server offers; say what is new. One that is away is asked again at the next look."""
+        """Store the server's offer and report news; a server that is away is asked again at the next look."""
         if self._ask is None:
             return
         try:
             content = self._ask()
-            heard = f"it offers {keep_offer(self._settings, content)}" if content else "it offers no run"
+            answer = f"it offers {keep_offer(self._settings, content)}" if content else "it offers no run"
         except (ConfigError, PeerError) as error:
-            heard = str(error)
-        if heard != self._heard:
-            self._heard = heard
-            self._say(f"asked {self._settings.server}: {printable(heard)}")
+            answer = str(error)
+        if answer != self._last_answer:
+            self._last_answer = answer
+            self._say(f"asked {self._settings.server}: {printable(answer)}")
 
     def _consider(self, name: str, path: Path) -> None:
-        """Do for one offer what can be done now."""
+        """Handle one offer as far as possible now."""
         settings = self._settings
         try:
             if not NAME.fullmatch(path.stem):
@@ -178,11 +178,11 @@ class Site:
             self._note(name, REFUSED, str(error))
 
     def _join(self, name: str, path: Path, approval: Path) -> None:
-        """Run `fastlloyd join`, and keep how it ended; what spent nothing is tried again at the next look."""
+        """Run `fastlloyd join`, and store how it ended; a run that spent nothing is tried again at the next look."""
         settings = self._settings
         state = str(settings.folder / "state")
         own = own_folder(state, self._me)
-        # Another offer's interrupted run is not this one's to go on with.
+        # Only an interrupted run of the same offer may be resumed.
         last = settings.folder / "runs" / _LAST
         interrupted = (own / "run").exists() and last.exists() and read_regular(last) == name
         config = take_offer(
@@ -202,7 +202,7 @@ class Site:
         private = to_toml(dataclasses.replace(config, settings={}), own_file.parent, only=mine)
         replace_file(own_file, [private.encode()], mode=0o600)
         replace_file(last, [name.encode()], mode=0o600)
-        self._note(name, RUNNING, "it goes on where it broke off" if interrupted else "")
+        self._note(name, RUNNING, "it resumes where it broke off" if interrupted else "")
         spent = _size(own / "ledger.jsonl")
         patience = f"{settings.patience_s:g}"
         files = ("--config", str(run_file), "--site", str(own_file), "--approval", str(approval))
@@ -212,7 +212,7 @@ class Site:
             if config.review:
                 said = f"the result waits for a decision: fastlloyd release {own}"
         if self._stopped:
-            self._note(name, WAITS_FOR_SERVER, "this service was told to stop")
+            self._note(name, WAITS_FOR_SERVER, "this service was stopped")
         elif code == EXIT_PEER and _size(own / "ledger.jsonl") == spent:
             self._note(name, WAITS_FOR_SERVER, said)
         else:
@@ -221,14 +221,14 @@ class Site:
             self._note(name, DONE if code == EXIT_OK else FAILED, said)
 
     def _run(self, name: str, *flags: str) -> tuple[int, str]:
-        """Start `fastlloyd join` and wait for it; return its code and its last line."""
+        """Run `fastlloyd join`; return its code and its last line."""
         log = self._settings.place("logs", name, ".log")
         words = [sys.executable, "-m", "fastlloyd", "join", "--server", self._settings.server, *flags]
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             start = os.fstat(descriptor).st_size
             self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor)
-            if self._stopped:  # told between the look and the start
+            if self._stopped:  # stopped between the look and the start
                 self._process.terminate()
             code = self._process.wait()
         finally:
@@ -237,7 +237,7 @@ class Site:
         return code, _last_line(log, start)
 
     def _note(self, name: str, state: str, more: str) -> None:
-        """Keep what an offer waits for; say what is new."""
+        """Store the state of an offer; report news."""
         now = (state, printable(more))
         if self._states.get(name) == now:
             return
@@ -248,7 +248,7 @@ class Site:
         replace_file(self._settings.folder / "status.json", [_json(content)], mode=0o600)
 
     def _offered(self) -> dict[str, Path]:
-        """List the run files, by their names as people may see them."""
+        """List the run files by their printable names."""
         try:
             paths = sorted(path for path in self._settings.offers.iterdir() if path.suffix == SUFFIX)
         except OSError as error:
@@ -258,14 +258,14 @@ class Site:
         return {printable(path.stem)[:_MOST_SHOWN]: path for path in paths[:MOST_OFFERS]}
 
     def _wait(self) -> None:
-        """Pause until the next look, or until told to stop."""
+        """Pause until the next look, or until stopped."""
         end = time.monotonic() + self._settings.every_s
         while not self._stopped and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, 0.5))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep a second process out: both would spend."""
+        """Keep out a second process, which would also spend budget."""
         descriptor = os.open(self._settings.folder / "site.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -279,8 +279,8 @@ class Site:
             os.close(descriptor)
 
     @contextmanager
-    def _until_told(self) -> Iterator[None]:
-        """End by SIGTERM and SIGINT, and end the run under way with it."""
+    def _until_stopped(self) -> Iterator[None]:
+        """Stop at SIGTERM and SIGINT, and stop the current run too."""
 
         def stop(number: int, _: object) -> None:
             self._stopped = True
@@ -296,7 +296,7 @@ class Site:
 
 
 def try_again(settings: SiteSettings, name: str) -> None:
-    """Forget how a run ended, so that the next look joins it again.
+    """Remove the outcome of a run, so that the next look joins it again.
 
     Raises
     ------
@@ -310,7 +310,7 @@ def try_again(settings: SiteSettings, name: str) -> None:
 
 
 def decline(settings: SiteSettings, name: str) -> None:
-    """Keep that the people of this site do not want an offer; what they had approved is withdrawn.
+    """Note that this site declines an offer; an earlier approval is withdrawn.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""`fastlloyd run`: starts mpirun, owns the terminal, says in one sentence what went wrong, leaves nothing.
+"""`fastlloyd run`: starts mpirun, owns the terminal, reports a failure in one sentence, leaves no process behind.
 
-The launcher runs in a session of its own, so that a signal from the terminal reaches only this process,
-which passes it on. What launcher and ranks write goes through `supervise/output.py`. A killed rank is found out by
-watching the processes: no launcher names it reliably.
+The launcher runs in a separate session, so that a signal from the terminal reaches only this process, which passes it
+on. The output of launcher and ranks goes through `supervise/output.py`. Processes are watched to find a killed rank,
+because no launcher names it reliably.
 
 Source: docs/operations.md, "How a run ends".
 """
@@ -30,13 +30,13 @@ from fastlloyd.report import announcer
 from fastlloyd.supervise.lifeline import HostLines, Lifelines
 from fastlloyd.supervise.output import LauncherOutput
 from fastlloyd.supervise.process import Process, adopting_orphans, collect, kill_marked
-from fastlloyd.supervise.verdict import RankEnd, in_order, judge, name_rank, tell_outlived
+from fastlloyd.supervise.verdict import RankEnd, describe_outlived, in_order, judge, name_rank
 
 CLIENT_PROGRAM = ("-m", "fastlloyd.client", "--events")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TICK_S = 0.05
 _FINALISE_S = 15.0
-# How much later than mpirun this process may learn that a host is lost.
+# How much later than mpirun this process may notice the loss of a host.
 _LOST_S = 3.0
 _READ_BYTES = 1 << 16
 
@@ -57,7 +57,7 @@ def supervise(
     json_lines: bool = False,
     hosts: Sequence[str] = (),
 ) -> int:
-    """Run `n` ranks under mpirun and stay until all of them are gone.
+    """Run `n` ranks under mpirun and wait until all have ended.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def supervise(
     debug : bool
         Show the launcher's own messages.
     program : sequence of str
-        What each rank runs under this interpreter.
+        The program of each rank, for this interpreter.
     mpirun : Mpirun, optional
         By default the one of this environment.
     out, err : text stream, optional
@@ -79,11 +79,11 @@ def supervise(
     grace_s : float
         How long a rank may outlive a failed run before it is killed.
     place : callable, optional
-        From launcher, ranks and program to the command and its environment, instead of this host alone.
+        Returns command and environment for launcher, ranks and program; by default they run on this host.
     json_lines : bool
-        Say what is to be said as lines of JSON.
+        Write messages as lines of JSON.
     hosts : sequence of str
-        As ssh knows them, one for each rank, this one first; by default all ranks are on this host.
+        Names for ssh, one for each rank, this host first; by default all ranks are on this host.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def supervise(
 
 @contextlib.contextmanager
 def _forwarding(handler: Callable[[int], None]) -> Iterator[None]:
-    """Hand signals to `handler` as long as the context lasts; only the main thread can."""
+    """Pass signals to `handler` within the context; only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -147,7 +147,7 @@ class _Run:
         self._watched: dict[int, int] = {}
         self._lifelines: Lifelines
         self._hosts = hosts
-        # What launchers may call the ranks' hosts.
+        # Names that launchers may use for the ranks' hosts.
         self._names = {host.rpartition("@")[2]: rank for rank, host in enumerate(hosts)}
         self._lines: HostLines
         self._signals: list[int] = []
@@ -157,11 +157,11 @@ class _Run:
         self._launcher: subprocess.Popen[bytes]
 
     def interrupt(self, number: int) -> None:
-        """Note a signal; the loop passes it on."""
+        """Note a signal; the main loop passes it on."""
         self._signals.append(number)
 
     def watch(self, command: Sequence[str], env: Mapping[str, str]) -> int:
-        """Start the launcher, follow it to its end and give the exit code."""
+        """Start the launcher, follow it to its end, and return the exit code."""
         with Lifelines(len(self._ends)) as self._lifelines, HostLines(self._hosts) as self._lines:
             try:
                 self._launcher = subprocess.Popen(
@@ -197,7 +197,7 @@ class _Run:
         return verdict.code
 
     def _follow(self) -> None:
-        """Read, draw and reap until the launcher has ended and everything it wrote is read."""
+        """Read output and ends until the launcher has ended and all its output is read."""
         for index, pipe in enumerate((self._launcher.stdout, self._launcher.stderr)):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
@@ -215,7 +215,7 @@ class _Run:
             self._enforce()
             self._name_late()
         self._serve(0.0)
-        # Orphans may still hold the pipes: they are ended before the rest is read, not waited for.
+        # Orphans may still hold the pipes: end them before reading the rest.
         self._end_all()
         for descriptor in self._pipes:
             self._read(descriptor)
@@ -223,7 +223,7 @@ class _Run:
             self._note(event)
 
     def _serve(self, timeout_s: float) -> None:
-        """Wait a little for output and ends; ends come in the order in which they happened."""
+        """Wait a little for output and ends of processes; the ends arrive in order."""
         for descriptor, _ in self._poll.poll(timeout_s):
             if descriptor in self._pipes:
                 self._read(descriptor)
@@ -232,13 +232,13 @@ class _Run:
             if descriptor in self._lifelines:
                 self._lifelines.broke(descriptor)
             elif descriptor in self._lines:
-                if not self._signals:  # after one, hosts go because they were told to
+                if not self._signals:  # after a signal, hosts end because of it
                     self._lines.broke(descriptor)
             else:
                 self._note_end(self._watched.pop(descriptor))
 
     def _read(self, descriptor: int) -> None:
-        """Read all that is there."""
+        """Read all available output."""
         while True:
             try:
                 chunk = os.read(descriptor, _READ_BYTES)
@@ -252,7 +252,7 @@ class _Run:
                 self._note(event)
 
     def _note(self, event: Mapping[str, Any]) -> None:
-        """Remember what a rank says of itself."""
+        """Note an event that a rank reports about itself."""
         rank = event.get("rank")
         if rank not in self._ends:
             return
@@ -265,7 +265,7 @@ class _Run:
                 self._watch_rank(rank, Process(event["pid"]))
 
     def _watch_rank(self, rank: int, process: Process) -> None:
-        """Begin to watch a rank of this host."""
+        """Start to watch a rank of this host."""
         self._processes[rank] = process
         if process.descriptor is not None:
             self._watched[process.descriptor] = rank
@@ -274,13 +274,13 @@ class _Run:
             self._note_end(rank)
 
     def _note_end(self, rank: int) -> None:
-        """Remember that a rank's process has ended, and as which."""
+        """Note that a rank's process has ended, and in which place."""
         place = sum(end.place is not None for end in self._ends.values())
         status = self._processes[rank].wait_status()
         self._ends[rank] = replace(self._ends[rank], place=place, status=status)
 
     def _await_break(self) -> None:
-        """Wait a moment for the end of a connection to arrive: the launcher may have been faster, and killed others."""
+        """Wait a moment for a broken connection: the launcher may have been faster and killed other ranks."""
         end = time.monotonic() + _LOST_S
         while self._hosts and not self._lines.fallen and not self._signals and time.monotonic() < end:
             if all(rank.code is not None for rank in self._ends.values()):
@@ -288,7 +288,7 @@ class _Run:
             self._serve(_TICK_S)
 
     def _elsewhere(self) -> tuple[int, str] | None:
-        """Name the rank of several hosts that was the first to fall, and what became of it."""
+        """Return the first lost rank of several hosts, and how it was lost."""
         if not self._hosts:
             return None
         if self._lines.fallen:
@@ -300,20 +300,20 @@ class _Run:
         return rank, f"was killed on its host {self._hosts[rank]}"
 
     def _known_ends(self) -> dict[int, RankEnd]:
-        """Put the ends of the ranks in order; of several hosts only one rank is seen to end, and not as the first."""
+        """Order the ends of the ranks; with several hosts the order is unknown."""
         if self._hosts:
             return {rank: replace(end, place=None, status=None) for rank, end in self._ends.items()}
         return in_order(self._ends, self._lifelines.fallen)
 
     def _pass_on(self, number: int, *, again: bool) -> None:
-        """Tell the ranks of a signal; at the second one kill them."""
+        """Pass a signal on to the ranks; at the second one kill them."""
         if again:
             self._end_all()
             return
         self._output.say(f"{signal.Signals(number).name} passed on to the ranks; once more kills them")
         for process in self._processes.values():
             process.signal(number)
-        # Open MPI's launcher kills ranks before they can speak: it is told only if a rank cannot be reached.
+        # Open MPI's launcher kills ranks before they can report: signal it only if a rank cannot be reached.
         if any(rank not in self._processes and not end.finished for rank, end in self._ends.items()):
             self._signal_launcher(number)
 
@@ -322,14 +322,14 @@ class _Run:
         ends = self._ends
         left = [rank for rank, end in ends.items() if not end.finished]
         failed = any(end.failed for end in ends.values())
-        # After a good run the last client may take its time over its files, unless it is stopped.
+        # After a successful run the last client may write files for long, unless it is stopped.
         stopped = 0 < len(left) < len(ends) and all(self._stopped(rank) for rank in left)
         over = bool(left) and (stopped or (failed and (0 not in left or left == [0])))
         died = any(end.failed and end.code is None for end in ends.values())
         if self._held("over", over, self._grace_s):
-            if not died:  # of a rank that died the verdict speaks, not of those that it left behind
+            if not died:  # the verdict names the rank that died, not the ones it left behind
                 self._explained = True
-                self._output.say(tell_outlived(left[0], ends, stopped=self._stopped(left[0])))
+                self._output.say(describe_outlived(left[0], ends, stopped=self._stopped(left[0])))
             self._end_all()
         elif self._held("finalise", not left, _FINALISE_S):
             self._output.say("all ranks are done but mpirun does not end: killed")
@@ -340,7 +340,7 @@ class _Run:
             self._end_all()
 
     def _name_late(self) -> None:
-        """Once say which ranks the launcher has not started yet."""
+        """Report once which ranks the launcher has not started yet."""
         late = [rank for rank, end in self._ends.items() if not end.started]
         if self._patient and self._held("late", bool(late), announcer.FIRST_S):
             self._patient = False
@@ -348,7 +348,7 @@ class _Run:
             self._output.say(f"set-up: {announcer.FIRST_S:g} s so far; waiting for {names} to start under mpirun")
 
     def _held(self, name: str, condition: bool, seconds: float) -> bool:
-        """Whether a condition has held for so long, without a break."""
+        """Whether a condition has held for `seconds` without a break."""
         if not condition:
             self._since.pop(name, None)
             return False
@@ -363,7 +363,7 @@ class _Run:
                 os.killpg(self._launcher.pid, number)
 
     def _end_all(self) -> None:
-        """Kill every rank, the launcher's group, and every descendant that is left."""
+        """Kill every rank, the launcher's group, and every remaining descendant."""
         for process in self._processes.values():
             process.signal(signal.SIGKILL)
         self._signal_launcher(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""From how the ranks of a run ended to one exit code and at most one sentence: no processes, no I/O.
+"""One exit code and at most one sentence from the ends of all ranks: no processes, no I/O.
 
 Source: docs/operations.md, "How a run ends".
 """
@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 from fastlloyd.errors import EXIT_BUDGET, EXIT_BUG, EXIT_INPUT, EXIT_OK, EXIT_PEER, name_some
 from fastlloyd.wire.header import PartyId
 
-# The cause before its consequence: whoever misses a peer may do so because of the other rank's failure.
+# The cause before its consequence: a lost peer may be due to the other rank's failure.
 _PRECEDENCE = (EXIT_INPUT, EXIT_BUDGET, EXIT_BUG, EXIT_PEER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankEnd:
-    """How one rank ended, as far as it is known.
+    """How one rank ended, as far as known.
 
     Attributes
     ----------
     started : bool
-        Whether it said so.
+        Whether it reported its start.
     code : int or None
         The exit code that it announced when it was done.
     place : int or None
-        Which rank it was to end, counted from 0; None if nobody saw it end.
+        Its place in the order of ends, from 0; None if its end was not seen.
     status : int or None
         As `os.waitpid` gives it.
     """
@@ -39,35 +39,35 @@ class RankEnd:
 
     @property
     def finished(self) -> bool:
-        """Whether it said that it was done, or is gone."""
+        """Whether it reported that it was done, or is gone."""
         return self.code is not None or self.place is not None
 
     @property
     def failed(self) -> bool:
-        """Whether it announced a failure, or is gone without a word."""
+        """Whether it reported a failure, or is gone without a report."""
         return self.code != EXIT_OK if self.code is not None else self.place is not None
 
     @property
     def died(self) -> bool:
-        """Whether it is gone without having said how: at once, or after it had said that all was well."""
+        """Whether it is gone without reporting a failure: without any report, or after reporting success."""
         return self.place is not None and not self.code and (self.code is None or bool(self.status))
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The exit code of the whole run, and what to print about it."""
+    """The exit code of the whole run, and the sentence to print."""
 
     code: int
     sentence: str | None = None
 
 
 def name_rank(rank: int) -> str:
-    """Name a rank with its part: `rank 2 (client 2)`."""
+    """Format a rank with its party: `rank 2 (client 2)`."""
     return f"rank {rank} ({PartyId(rank)})"
 
 
-def tell_outlived(rank: int, ends: Mapping[int, RankEnd], *, stopped: bool) -> str:
-    """Say that a rank was killed because it outlived the run, and which ranks had ended badly before it."""
+def describe_outlived(rank: int, ends: Mapping[int, RankEnd], *, stopped: bool) -> str:
+    """Report that a rank was killed because it outlived the run, and which ranks had failed before."""
     wrong = {other: end.code for other, end in ends.items() if end.code}
     agreed = agree(list(wrong.values()))
     before = name_some([name_rank(other) for other, code in wrong.items() if code == agreed])
@@ -77,7 +77,7 @@ def tell_outlived(rank: int, ends: Mapping[int, RankEnd], *, stopped: bool) -> s
 
 
 def agree(codes: Sequence[int]) -> int:
-    """Pick the code of a run from those that its ranks announced."""
+    """Choose the code of a run from those that its ranks reported."""
     wrong = [code for code in codes if code != EXIT_OK]
     if not wrong:
         return EXIT_OK
@@ -85,7 +85,7 @@ def agree(codes: Sequence[int]) -> int:
 
 
 def in_order(ends: Mapping[int, RankEnd], fallen: Sequence[int]) -> dict[int, RankEnd]:
-    """Renumber the ends of ranks after the order in which their lifelines broke (`supervise.lifeline`).
+    """Renumber the ends of ranks in the order in which their lifelines broke (`supervise.lifeline`).
 
     Parameters
     ----------
@@ -118,11 +118,11 @@ def judge(
     launcher_code : int
         How mpirun ended, as `subprocess` gives it.
     launcher_signal : int, optional
-        The signal that mpirun's own message names.
+        The signal in mpirun's own message.
     interrupted : bool
-        The user asked for the end.
+        The user interrupted the run.
     elsewhere : tuple of int and str, optional
-        The rank of another host that was the first to fall, and what became of it.
+        The first lost rank of another host, and how it was lost.
     """
     codes = [end.code for end in ends.values() if end.code is not None]
     agreed = agree(codes)
@@ -145,9 +145,9 @@ def judge(
 
 
 def _first_dead(ends: Mapping[int, RankEnd]) -> int | None:
-    """Name the rank that was the first of all to end badly, if it did so without a word.
+    """Return the rank that failed first, if it did not report its failure.
 
-    Ranks that end later are killed by the launcher: they tell nothing.
+    The launcher kills the ranks that end later: their ends carry no information.
     """
     bad = (rank for rank, end in ends.items() if end.place is not None and (end.failed or end.died))
     first = min(bad, key=lambda rank: ends[rank].place or 0, default=None)
@@ -155,7 +155,7 @@ def _first_dead(ends: Mapping[int, RankEnd]) -> int | None:
 
 
 def _judge_dead(rank: int, end: RankEnd, agreed: int, launcher_code: int, launcher_signal: int | None) -> Verdict:
-    """Judge a run in which a rank ended without saying that it was done."""
+    """Judge a run in which a rank ended without a report."""
     signal = launcher_signal
     if end.status is not None:
         signal = os.WTERMSIG(end.status) if os.WIFSIGNALED(end.status) else None
@@ -170,7 +170,7 @@ def _judge_dead(rank: int, end: RankEnd, agreed: int, launcher_code: int, launch
 
 
 def _judge_launcher(ends: Mapping[int, RankEnd], agreed: int, code: int, signal: int | None) -> Verdict:
-    """Judge a run from nothing but the launcher's end and who had started."""
+    """Judge a run from the launcher's end and the ranks that had started."""
     how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
     missing = [rank for rank, end in ends.items() if not end.started]
     if len(missing) == len(ends):

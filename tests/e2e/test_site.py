@@ -228,7 +228,7 @@ def test_an_offer_has_the_settings_of_its_own_protocol_alone(tmp_path):
         ("no name", "-1,1", "--offer: expected a name"),
         ("march", "bounds_{client}.csv", "is another file at each party"),
         ("march", "nowhere.csv", "nowhere.csv: cannot be read"),
-        ("march", "long.csv", "send them by hand"),
+        ("march", "long.csv", "send them manually"),
     ],
 )
 def test_what_cannot_be_offered_is_refused_in_a_sentence(tmp_path, name, bounds, sentence):
@@ -251,7 +251,7 @@ def test_what_cannot_be_offered_is_refused_in_a_sentence(tmp_path, name, bounds,
         ('bounds = "../../secrets.csv"', "expected a file beside the offer"),
         ('categories = "/etc/passwd"', "expected a file beside the offer"),
         ('bounds = ".ssh"', "expected a file beside the offer"),
-        ('protocol = "vertical-dp"\ncolumns = ["age"]', "says nothing of the columns that a site brings"),
+        ('protocol = "vertical-dp"\ncolumns = ["age"]', "does not cover the columns that a site brings"),
         ("surprise = 1", "unknown key 'surprise'"),
         ("epsilon = ", "not valid TOML"),
     ],

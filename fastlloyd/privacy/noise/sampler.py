@@ -8,7 +8,7 @@ Why rounding costs no privacy
 For an integer vector v and real noise g, round(v + g) = v + round(g), coordinate by coordinate (off ties,
 which have probability 0). So adding the rounded noise to v is the same as releasing v + g, the continuous
 mechanism, and rounding afterwards: post-processing, with the same (epsilon, delta). What leaves are
-integers, so there are no low-order bits of a float that could tell v.
+integers, so there are no low-order bits of a float that could reveal v.
 
 How the rounding is exact
 -------------------------
@@ -22,8 +22,8 @@ samples at sigma = 2^12), this sample's uniforms are drawn on, 64 bits at a time
 again by interval arithmetic at growing precision until it lies between two half-integers (Ziv's strategy).
 The unbounded tail is included: m = 0 always draws on.
 
-The bits are those of `SecretRandom`, ChaCha20's. So the noise is what is said here to whoever cannot tell that stream
-from random bits, and the claim is computational; `accountant.SAMPLER_DELTA` is set aside for the advantage.
+The bits are those of `SecretRandom`, ChaCha20's. So these statements hold for observers who cannot distinguish that
+stream from random bits, and the claim is computational; `accountant.SAMPLER_DELTA` is set aside for the advantage.
 
 Source: Box and Muller (1958); Ziv, "Fast evaluation of elementary mathematical functions with correctly
 rounded last bit" (1991); docs/privacy.md, "Noise".
@@ -65,7 +65,7 @@ def unit(words: NDArray[np.uint64]) -> tuple[NDArray[np.float64], NDArray[np.flo
 def round_certain(
     values: NDArray[np.float64], error: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Round; give also the indices where a half-integer lies within the error."""
+    """Round; return also the indices where a half-integer lies within the error."""
     rounded = np.rint(values)
     values -= rounded
     np.abs(values, out=values)
@@ -77,7 +77,7 @@ def round_certain(
 
 
 def interval_arithmetic() -> Any:
-    """Make a context of interval arithmetic with a precision of its own."""
+    """Make a context of interval arithmetic with its own precision."""
     from mpmath.ctx_iv import MPIntervalContext
 
     return MPIntervalContext()

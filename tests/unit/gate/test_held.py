@@ -194,7 +194,7 @@ def test_a_release_that_broke_off_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(gate, "replace_file", full)
-        with pytest.raises(ConfigError, match="No space left on device.*; mend it and release again"):
+        with pytest.raises(ConfigError, match="No space left on device.*; fix it and release again"):
             release(state, tmp_path / "out")
     assert not (tmp_path / "out" / "report.json").exists() and (state / "held" / RUN).exists()
     with pytest.raises(ConfigError, match="cannot be discarded"):

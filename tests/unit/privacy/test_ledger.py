@@ -305,7 +305,7 @@ def test_a_refused_entry_leaves_the_chain_as_it_was(tmp_path, monkeypatch):
     assert path.read_bytes() == chained(SUMS, LATER)
 
 
-def test_a_disk_that_refuses_even_the_mending_is_named(tmp_path, monkeypatch):
+def test_a_disk_that_refuses_even_the_repair_is_named(tmp_path, monkeypatch):
     path = tmp_path / "ledger.jsonl"
 
     def refuse(*_):
@@ -315,7 +315,7 @@ def test_a_disk_that_refuses_even_the_mending_is_named(tmp_path, monkeypatch):
         ledger.begin([SUMS])
         monkeypatch.setattr(os, "fsync", refuse)
         monkeypatch.setattr(os, "ftruncate", refuse)
-        with pytest.raises(ConfigError, match="cannot mend the ledger .*Input/output error") as caught:
+        with pytest.raises(ConfigError, match="cannot repair the ledger .*Input/output error") as caught:
             ledger.settle()
         assert caught.value.reason is Reason.STATE
         assert ledger.releases == ()

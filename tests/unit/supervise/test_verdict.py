@@ -1,6 +1,6 @@
 import pytest
 
-from fastlloyd.supervise.verdict import RankEnd, agree, in_order, judge, name_rank, tell_outlived
+from fastlloyd.supervise.verdict import RankEnd, agree, describe_outlived, in_order, judge, name_rank
 
 KILLED = 9
 RUNNING = RankEnd(started=True)
@@ -64,10 +64,10 @@ def test_rank_that_died_after_it_had_said_that_all_was_well_is_named():
 
 def test_who_outlives_a_run_is_not_blamed_for_its_end():
     ends = {0: done(70), 1: RUNNING, 2: done(3)}
-    assert tell_outlived(1, ends, stopped=False) == (
+    assert describe_outlived(1, ends, stopped=False) == (
         "rank 0 (the server) ended with exit code 70; rank 1 (client 1) outlived the run: killed"
     )
-    assert tell_outlived(1, {0: done(0), 1: RUNNING, 2: done(0)}, stopped=True) == (
+    assert describe_outlived(1, {0: done(0), 1: RUNNING, 2: done(0)}, stopped=True) == (
         "rank 1 (client 1) was stopped and outlived the run: killed"
     )
 
