@@ -248,8 +248,8 @@ def probe(transport: TransportName) -> int:
             raise ConfigError("the other rank is there, but its bytes did not arrive")
         if world.me.is_server:
             right = arrived[1] == hashlib.sha256(content).digest()
-            facts = {"right": right, "seconds": seconds, "library": world.library, "carrier": world.carrier}
-            sys.stdout.write(json.dumps(facts) + "\n")
+            found = {"right": right, "seconds": seconds, "library": world.library, "carrier": world.carrier}
+            sys.stdout.write(json.dumps(found) + "\n")
             sys.stdout.flush()
         else:
             world.send(PartyId(0), hashlib.sha256(arrived[1]).digest())

@@ -87,7 +87,7 @@ def fit_together(
         spending.check(ended.ledgers.values())
     results = [outcome.result for outcome in ended.outcomes.values() if outcome.result is not None]
     result = max(results, key=lambda one: one.noisy_sizes is not None)
-    rounds, traffic = len(result.common["rounds"]), ended.outcomes[SERVER].closing.traffic
+    rounds, traffic = len(result.common["rounds"]), ended.outcomes[SERVER].traffic
     model.cluster_centers_ = result.centroids
     model.quality_ = result.quality
     model.noisy_counts_ = None if result.noisy_sizes is None else np.array(result.noisy_sizes)

@@ -298,7 +298,7 @@ class ServerRounds:
         answer: Callable[[RingArray, tuple[PartyId, ...]], M],
         *,
         stock: Callable[[], Iterable[int]] | None = None,
-        facts: Mapping[str, Any] | None = None,
+        values: Mapping[str, Any] | None = None,
     ) -> Party[M]:
         """Add the clients' masked vectors up, with this server's noise if it adds any; send and return the answer.
 
@@ -313,7 +313,7 @@ class ServerRounds:
             From the noisy sum, ring elements, and the clients in it to the reply; not asked for a round that is stored.
         stock : callable, optional
             Rounds whose noise is made ready before the first round that is not stored.
-        facts : mapping, optional
+        values : mapping, optional
             Public, for progress.
 
         Notes
@@ -329,7 +329,7 @@ class ServerRounds:
             # Figure 1, "Add noise value": gamma, on the grid of 2^-q
             return answer(self._ahead.add_noise(total, shape.ring, t), among)
 
-        return self._round(t, up, down, of, stock=stock, facts=facts, adds=True)
+        return self._round(t, up, down, of, stock=stock, values=values, adds=True)
 
     def plain(
         self,
@@ -338,16 +338,16 @@ class ServerRounds:
         down: MessageFormat[M],
         answer: Callable[[Mapping[PartyId, U], tuple[PartyId, ...]], M],
         *,
-        facts: Mapping[str, Any] | None = None,
+        values: Mapping[str, Any] | None = None,
     ) -> Party[M]:
         """Gather messages that are not masked; send and return the answer. Parameters as for `masked`."""
-        return self._round(t, up, down, answer, facts=facts)
+        return self._round(t, up, down, answer, values=values)
 
     def spoken(
-        self, t: int, down: MessageFormat[M], answer: Callable[[], M], *, facts: Mapping[str, Any] | None = None
+        self, t: int, down: MessageFormat[M], answer: Callable[[], M], *, values: Mapping[str, Any] | None = None
     ) -> Party[M]:
         """Ask nobody in round t; send and return the answer."""
-        return self._round(t, None, down, lambda uplinks, among: answer(), facts=facts)
+        return self._round(t, None, down, lambda uplinks, among: answer(), values=values)
 
     def _round(
         self,
@@ -357,7 +357,7 @@ class ServerRounds:
         answer: Callable[[Mapping[PartyId, Any], tuple[PartyId, ...]], M],
         *,
         stock: Callable[[], Iterable[int]] | None = None,
-        facts: Mapping[str, Any] | None = None,
+        values: Mapping[str, Any] | None = None,
         adds: bool = False,
     ) -> Party[M]:
         if t in self._stored:
@@ -380,6 +380,6 @@ class ServerRounds:
         yield Send(self._everybody, reply, t)  # Figure 1: Enc(v + gamma)
         yield Attest(SERVER, reply, t)
         self.late = frozenset(self._everybody) - frozenset(among)
-        yield Publish("round", {"round": t, "rounds": self._rounds, "clients": len(among), **(facts or {})})
+        yield Publish("round", {"round": t, "rounds": self._rounds, "clients": len(among), **(values or {})})
         yield from self._ahead.prepare(t + 1)  # while the clients compute
         return reply

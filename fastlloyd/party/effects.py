@@ -98,10 +98,10 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Tell the runner a public fact for progress and reports; answers None. Never private values."""
+    """Report public values to the runner, for progress and reports; answers None. Never private values."""
 
     event: str
-    facts: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +138,9 @@ class Afford:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Begin a new run in the state directory with these public facts; nothing in a resumed run."""
+    """Begin a new run in the state directory with these public values; nothing in a resumed run."""
 
-    facts: Mapping[str, Any]
+    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,7 +245,7 @@ class Horizontal(OfRecords[H]):
 
         By default there are none, and what a resume compares is kept.
         """
-        yield Keep(begun.facts)
+        yield Keep(begun.to_keep)
         return None, None
 
     def relays_seed(self, plan: H) -> bool:

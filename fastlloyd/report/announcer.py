@@ -1,4 +1,4 @@
-"""What one rank tells the people, or the supervisor, that watch it: public facts only."""
+"""What one rank tells the people, or the supervisor, that watch it: public values only."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Patience:
 
 @dataclass(slots=True)
 class Announcer:
-    """Tells people and the supervisor what happens; public facts only.
+    """Tells people and the supervisor what happens; public values only.
 
     Parameters
     ----------
@@ -112,16 +112,16 @@ class Announcer:
         """Whether a result printed here reaches nobody but its owner."""
         return self.own_terminal or self.one_host
 
-    def event(self, name: str, **facts: Any) -> None:
+    def event(self, name: str, **values: Any) -> None:
         """Announce an event."""
         if self.journal is not Journal.TEXT and name != "progress":
-            line = round_line(facts) if name == "round" else name
-            _log.info("%s", line, extra={"facts": {"event": name, **facts}})
+            line = round_line(values) if name == "round" else name
+            _log.info("%s", line, extra={"values": {"event": name, **values}})
         if self.events:
-            sys.stdout.write(encode_event(name, **facts))
+            sys.stdout.write(encode_event(name, **values))
             sys.stdout.flush()
         elif self.speaks:
-            self._progress.show({"event": name, **facts})
+            self._progress.show({"event": name, **values})
 
     def _awaited(self) -> str:
         """Say what this rank waits for: the stage changes as the run goes on."""

@@ -6,7 +6,7 @@
      "message": "round 1 of 6: 3 clients, 20 ms, 6.1 kB",
      "event": "round", "round": 0, "rounds": 6, "clients": 3, "seconds": 0.02, "bytes": 6144}
 
-An event has its facts beside the message, as `report.progress` names them; an internal error has its trace.
+An event has its values beside the message, as `report.progress` names them; an internal error has its trace.
 
 Source: docs/operations.md, "Deadlines and logging".
 """
@@ -50,16 +50,16 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Write the line, without its end."""
-        facts = dict(getattr(record, "facts", {}))
+        values = dict(getattr(record, "values", {}))
         if record.exc_info:
-            facts["trace"] = self.formatException(record.exc_info)
+            values["trace"] = self.formatException(record.exc_info)
         return json_line(
             record.levelname.lower(),
             record.getMessage(),
             when=record.created,
             rank=self._rank,
             logger=record.name,
-            facts=facts,
+            values=values,
         ).rstrip("\n")
 
 
@@ -70,7 +70,7 @@ def json_line(
     when: float | None = None,
     rank: int | None = None,
     logger: str = "fastlloyd",
-    facts: Mapping[str, Any] | None = None,
+    values: Mapping[str, Any] | None = None,
 ) -> str:
     """Write one line with its end.
 
@@ -85,7 +85,7 @@ def json_line(
         None for a process that is no rank.
     logger : str
         Which part of the program speaks.
-    facts : mapping, optional
+    values : mapping, optional
         Further values; none takes the place of those above.
     """
     now = time.time() if when is None else when
@@ -97,7 +97,7 @@ def json_line(
         "logger": logger,
         "message": printable(message, lines=True),
     }
-    more = {name: value for name, value in (facts or {}).items() if name not in line}
+    more = {name: value for name, value in (values or {}).items() if name not in line}
     return json.dumps({**line, **more}, default=str) + "\n"
 
 

@@ -4,7 +4,7 @@ Under `fastlloyd run` every rank writes its events to standard output, one line 
 
     @fastlloyd {"event": "round", "round": 0, "rounds": 6, "clients": 2, "seconds": 0.004, "bytes": 96}
 
-Events hold public facts only. The names are `started` (rank, pid, host), `setup` (seconds), `round` (as
+Events hold public values only. The names are `started` (rank, pid, host), `setup` (seconds), `round` (as
 above; where rounds differ in kind, `step` names it), `progress` within long steps (stage, fraction) and `done`
 (rank, code).
 """
@@ -37,22 +37,22 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
 }
 
 
-def encode_event(event: str, **facts: Any) -> str:
+def encode_event(event: str, **values: Any) -> str:
     """Write an event as one line, newline included.
 
     Parameters
     ----------
     event : str
         `started`, `setup`, `round` or `done`.
-    **facts
-        The event's public facts.
+    **values
+        The event's public values.
 
     Raises
     ------
     ValueError
         The event is unknown or a fact is missing or of a wrong type: the caller is at fault.
     """
-    line = {"event": event, **facts}
+    line = {"event": event, **values}
     if not _is_event(line):
         raise ValueError(f"not an event: expected {event!r} with {sorted(_FIELDS.get(event, _FIELDS))}")
     return f"{PREFIX}{json.dumps(line, allow_nan=False, separators=(',', ':'))}\n"
@@ -188,12 +188,12 @@ class Progress:
                 nrows=rows,
                 mininterval=0,
             )
-        facts = (
+        values = (
             format_count(event["clients"], "client"),
             f"{format_seconds(event['seconds'])} a round",
             format_bytes(event["bytes"]),
         )
-        self._bar.set_postfix_str(", ".join(facts), refresh=False)
+        self._bar.set_postfix_str(", ".join(values), refresh=False)
         self._bar.update(event["round"] + 1 - self._bar.n)
         if event["round"] + 1 >= event["rounds"]:
             # What follows is the result: the full bar stays above it.
@@ -201,7 +201,7 @@ class Progress:
 
 
 def _is_event(line: Mapping[str, Any]) -> bool:
-    """Whether a decoded line has a known name and all its facts, of the right types."""
+    """Whether a decoded line has a known name and all its values, of the right types."""
     name = line.get("event")
     wanted = _FIELDS.get(name) if isinstance(name, str) else None
     if wanted is None:

@@ -51,15 +51,15 @@ def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = 
     if centroids is not None:
         sizes = document["result"]["noisy_sizes"]
         lines += [*_centroid_lines(centroids, document["result"]["features"], sizes, width), ""]
-    facts = [
+    rows = [
         *_quality_facts(document),
         *_privacy_facts(document),
-        *_cost_facts(document),
+        *_cost_rows(document),
         ("signed", _signed(document["signatures"])),
     ]
     if document["output"]:
-        facts.append(("files", ", ".join(document["output"])))
-    return printable("\n".join([*lines, *_wrapped(facts, width)]), lines=True) + "\n"
+        rows.append(("files", ", ".join(document["output"])))
+    return printable("\n".join([*lines, *_wrapped(rows, width)]), lines=True) + "\n"
 
 
 def render_server(document: Mapping[str, Any], *, width: int = WIDTH) -> str:
@@ -72,13 +72,13 @@ def render_server(document: Mapping[str, Any], *, width: int = WIDTH) -> str:
     width : int
     """
     sees = "could compute it from the noisy sums" if _pairwise(document) else "sees no centroid"
-    facts = [("result", f"held by the clients: the server {sees}"), *_cost_facts(document)]
-    return printable("\n".join([_title(document), "", *_wrapped(facts, width)]), lines=True) + "\n"
+    rows = [("result", f"held by the clients: the server {sees}"), *_cost_rows(document)]
+    return printable("\n".join([_title(document), "", *_wrapped(rows, width)]), lines=True) + "\n"
 
 
-def _wrapped(facts: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
-    """Write facts as labelled paragraphs."""
-    for label, text in facts:
+def _wrapped(rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
+    """Write rows as labelled paragraphs."""
+    for label, text in rows:
         yield from textwrap.wrap(
             text,
             width,
@@ -149,7 +149,7 @@ def _privacy_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "metrics", ", ".join(f"{_METRICS.get(name, name)} {value:.4g}" for name, value in figures.items())
 
 
-def _cost_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _cost_rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Say how the parties were joined, what they sent and how long it took."""
     if not document["parties"]["authenticated"]:
         yield "links", "encrypted, keys not authenticated (demonstration: no --roster)"

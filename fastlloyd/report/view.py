@@ -1,4 +1,4 @@
-"""What may be seen of a run from outside while it goes on: public facts, as one party has them.
+"""What may be seen of a run from outside while it goes on: public values, as one party has them.
 
 The party's own thread writes; threads that show it to people and to monitoring only read. Every value is replaced
 whole, so a reader sees an old one or a new one and never half of one.
@@ -22,7 +22,7 @@ STAGES: Final = ("starting", "setup", "rounds", "done", "failed")
 
 @dataclass(slots=True, kw_only=True)
 class View:
-    """The public facts of one party's run.
+    """The public values of one party's run.
 
     Attributes
     ----------
@@ -78,20 +78,20 @@ class View:
     received_bytes: int = 0
     exit_code: int | None = None
 
-    def take(self, event: str, facts: Mapping[str, Any]) -> None:
+    def take(self, event: str, values: Mapping[str, Any]) -> None:
         """Take in an event as `report.progress` names it, with the `sent_bytes` and `received_bytes` of own links."""
         if event == "setup":
-            self.stage, self.setup_seconds = "rounds", facts["seconds"]
+            self.stage, self.setup_seconds = "rounds", values["seconds"]
         elif event == "round":
             self.stage = "rounds"
-            self.rounds, self.rounds_done = facts.get("rounds", self.rounds), facts["round"] + 1
-            self.included, self.round_seconds = facts["clients"], facts["seconds"]
-            self.rounds_seconds += facts["seconds"]
-            self.payload_bytes += facts["bytes"]
+            self.rounds, self.rounds_done = values.get("rounds", self.rounds), values["round"] + 1
+            self.included, self.round_seconds = values["clients"], values["seconds"]
+            self.rounds_seconds += values["seconds"]
+            self.payload_bytes += values["bytes"]
         else:
             return
-        self.sent_bytes += facts.get("sent_bytes", 0)
-        self.received_bytes += facts.get("received_bytes", 0)
+        self.sent_bytes += values.get("sent_bytes", 0)
+        self.received_bytes += values.get("received_bytes", 0)
 
     def end(self, code: int) -> None:
         """Note how the run ended."""

@@ -35,7 +35,7 @@ class MaskAgreement:
     run_id : bytes
     context : bytes
         Digest of everything that the clients must have alike: roster, public parameters, plan, first centres.
-    facts : mapping
+    to_keep : mapping
         What a resume compares: the plan, and the digest of this party's records.
     resumed : bool
         Take the stored secrets and compare them with the others'; never make new ones.
@@ -55,7 +55,7 @@ class MaskAgreement:
     clients: tuple[PartyId, ...]
     run_id: bytes
     context: bytes
-    facts: Mapping[str, Any]
+    to_keep: Mapping[str, Any]
     resumed: bool
     kept: bool = True
     run: bytes = b""
@@ -139,7 +139,7 @@ class MaskAgreement:
     def _keep(self, name: str, content: bytes) -> Party[None]:
         """Have written down what a resume needs."""
         if self.kept:
-            yield Keep(self.facts)
+            yield Keep(self.to_keep)
             yield Save(name, content)
 
 

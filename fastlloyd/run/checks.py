@@ -81,7 +81,7 @@ def refuse_other_build(stored: Mapping[str, Any], protocol: str) -> None:
     Parameters
     ----------
     stored : mapping
-        The facts of the interrupted run.
+        What is kept of the interrupted run.
     protocol : str
         Of this run.
 

@@ -39,7 +39,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.document import WIRE_PARTS
 from fastlloyd.report.signed import COVERS, SIGNED_ELSE, SignedRecord, file_digests
-from fastlloyd.run.outcome import Closing, Outcome, Result
+from fastlloyd.run.outcome import Outcome, Result
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import COMPARE_ROUND, SERVER, PartyId
 
@@ -124,14 +124,9 @@ def conclude(
         if held is not None:
             openings[me] = held.opening
     yield Elect(tuple(writers))
-    closing = yield from part(session, record, late, openings)
-    return Outcome(
-        closing=closing,
-        result=result,
-        late=late,
-        raw_labels=raw_labels,
-        raw_rows=session.raw_rows,
-        raw_files=dict(raw_files or {}),
+    outcome = yield from exchange_accounts(session, record, late, openings)
+    return replace(
+        outcome, result=result, raw_labels=raw_labels, raw_rows=session.raw_rows, raw_files=dict(raw_files or {})
     )
 
 
@@ -167,8 +162,8 @@ def conclude_without_result(
     record = SignedRecord(
         common=common, releases=[replace(release, run=run).to_dict() for release in releases], covers="public"
     )
-    closing = yield from part(session, record, late)
-    return Outcome(closing=closing, record=record, late=late)
+    outcome = yield from exchange_accounts(session, record, late)
+    return replace(outcome, record=record)
 
 
 def _holders(group: tuple[PartyId, ...], writers: Sequence[PartyId]) -> tuple[PartyId, ...]:
@@ -176,12 +171,12 @@ def _holders(group: tuple[PartyId, ...], writers: Sequence[PartyId]) -> tuple[Pa
     return tuple(writers) if all(party.is_server for party in writers) else tuple(sorted({*writers, *group}))
 
 
-def part(
+def exchange_accounts(
     session: Session,
     record: SignedRecord,
     late: frozenset[PartyId] = frozenset(),
     openings: Mapping[PartyId, bytes] | None = None,
-) -> Party[Closing]:
+) -> Party[Outcome]:
     """Sign, and exchange counters and signatures; what is wrong with them is noted, for the result is there already.
 
     Parameters
@@ -223,11 +218,11 @@ def part(
         accounts[session.me] = replace(own, wire=session.meter.wire(each * len(session.everybody)))
         yield from tell_totals(session.everybody, accounts)
     missing = [party for party in (SERVER, *session.everybody) if party not in accounts]
-    return Closing(
+    return Outcome(
         traffic=traffic_entry(accounts, record.common["rounds"], _incomplete(missing, problems)),
         signatures=_signatures(session, record, agreed, accounts, openings),
-        identity=session.identity if session.roster is not None else None,
         fault=fault,
+        late=late,
     )
 
 

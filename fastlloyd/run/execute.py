@@ -205,7 +205,7 @@ class _Execution:
         if config.review:
             Decisions(state.path)  # a damaged one is found before anything is spent
         if config.resume:
-            session.stored = state.facts()
+            session.stored = state.interrupted_run()
             refuse_other_protocol(session.stored["plan"], config.protocol)
             refuse_other_build(session.stored, config.protocol)
 

@@ -32,7 +32,7 @@ from fastlloyd.report.page.render import HOW_TO_INSTALL, available
 from fastlloyd.report.signed import sign_report
 from fastlloyd.run.budget_terms import Limit, Terms
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.outcome import Claim, Closing, Outcome, Result
+from fastlloyd.run.outcome import Claim, Outcome, Result
 from fastlloyd.run.run_file import to_toml, with_absolute_paths
 from fastlloyd.run.session import Session
 from fastlloyd.run.state import own_folder
@@ -88,7 +88,7 @@ class ServerFiles:
         if record is None:
             raise InternalError("a server without a result has no report")
         self._session.ledger.close()
-        shared = {**record.common, "traffic": outcome.closing.traffic}
+        shared = {**record.common, "traffic": outcome.traffic}
         try:
             report = document.build_server_report(shared, releases=record.releases)
             self._folder.write("server.json", document.encode(report))
@@ -156,7 +156,7 @@ class ResultFiles:
         for name, text in own.items():
             self._folder.write(name, text, mode=PRIVATE_MODE)
         if self._writes_shared and outcome.result is not None:
-            self._write_shared(outcome.result, outcome.closing, list(own))
+            self._write_shared(outcome.result, outcome, list(own))
         # Of the earlier run, remove this party's files. The party that writes for all also removes those of parties
         # that are not here.
         me, shared = self._session.me.rank, self._writes_shared
@@ -165,7 +165,7 @@ class ResultFiles:
         self._remove_own_ledger()
         self._folder.discard()
 
-    def _write_shared(self, result: Result, closing: Closing, own: list[str]) -> None:
+    def _write_shared(self, result: Result, outcome: Outcome, own: list[str]) -> None:
         texts = {
             "config.toml": self._run_file(),
             "ledger.jsonl": "".join(release.to_json() + "\n" for release in result.releases),
@@ -176,17 +176,17 @@ class ResultFiles:
         pages = [page.NAME] if available() else []
         self._centroids = result.centroids
         self._document = document.build_report(
-            {**result.common, "traffic": closing.traffic},
+            {**result.common, "traffic": outcome.traffic},
             claim=claim,
             privacy=privacy_entry(claim, result.releases, *self._lifetime()),
             evaluation=evaluate_result(self._session, result),
             result=result.entry,
             quality=result.quality.to_dict(),
             output=[*texts, "report.json", *pages, *pictures, *own],
-            signatures=closing.signatures,
+            signatures=outcome.signatures,
         )
-        if closing.identity is not None:
-            self._document["signatures"]["writer"]["signature"] = sign_report(self._document, closing.identity)
+        if outcome.signatures is not None:
+            self._document["signatures"]["writer"]["signature"] = sign_report(self._document, self._session.identity)
         for name, picture in pictures.items():
             self._folder.write(name, picture, mode=PRIVATE_MODE)
         for name, text in texts.items():

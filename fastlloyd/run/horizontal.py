@@ -166,7 +166,7 @@ class Begun(Generic[P]):
             clients=session.everybody,
             run_id=session.run_id,
             context=context,
-            facts=self.facts,
+            to_keep=self.to_keep,
             resumed=session.resumed,
             run=session.digest,
             credentials=session.credentials,
@@ -177,9 +177,14 @@ class Begun(Generic[P]):
         return self.agreement().linked_seed()
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def to_keep(self) -> dict[str, Any]:
         """What a resume compares."""
         return {"plan": self.plan.to_json(), "data": self.data_digest}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """`to_keep`, for faces of other packages."""
+        return self.to_keep
 
     def start(self) -> Party[None]:
         """Tell the server that the set-up is done."""

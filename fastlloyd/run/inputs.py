@@ -58,7 +58,7 @@ class CommonInputs:
     splits: list[NDArray[np.int64]] | None = field(repr=False)
     categories: Categories = field(default_factory=Categories)
 
-    def facts(self, config: RunConfig, roster: bytes) -> dict[str, Any]:
+    def agreed_values(self, config: RunConfig, roster: bytes) -> dict[str, Any]:
         """Return everything public that must be equal at all parties, by name; `roster` is the roster's digest."""
         return {
             **public_part(config),
@@ -75,8 +75,8 @@ class CommonInputs:
 
     def digest(self, config: RunConfig, roster: bytes) -> bytes:
         """Return 32 bytes over everything public that must be equal at all parties."""
-        facts = CommonInputs.facts(self, config, roster)
-        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=list).encode()).digest()
+        values = CommonInputs.agreed_values(self, config, roster)
+        return hashlib.sha256(json.dumps(values, sort_keys=True, default=list).encode()).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,13 +107,13 @@ def public_values(config: RunConfig, common: CommonInputs, roster: Roster | None
     dict
         Plain JSON values. `settled` holds what follows from the configuration, defaults filled in.
     """
-    facts = common.facts(config, b"" if roster is None else roster.digest())
-    del facts["resume"]  # an interrupted run goes on under the approval that it began with
-    settled, version, split = facts.pop("public"), facts.pop("version"), facts.pop("split")
-    lo, hi, names = facts.pop("bounds")
+    agreed = common.agreed_values(config, b"" if roster is None else roster.digest())
+    del agreed["resume"]  # an interrupted run goes on under the approval that it began with
+    settled, version, split = agreed.pop("public"), agreed.pop("version"), agreed.pop("split")
+    lo, hi, names = agreed.pop("bounds")
     own_columns = config.row.partition == "vertical" and split is None
     values = {
-        **facts,
+        **agreed,
         "settled": settled,
         "protocol_version": version,
         "fastlloyd": __version__,

@@ -48,7 +48,7 @@ _LOST_RING_S = 0.05
 class MachineState(Protocol):
     """What a host needs of `run.state.StateDir`."""
 
-    def start(self, facts: Mapping[str, Any]) -> None:
+    def start(self, values: Mapping[str, Any]) -> None:
         """Begin a new run."""
 
     def save(self, name: str, content: bytes) -> None:
@@ -79,7 +79,7 @@ class Host:
     resumed : bool
         Whether the run goes on with the interrupted one in `state`.
     build : mapping, optional
-        What `state` notes of this build beside the facts of a run.
+        What `state` notes of this build beside the public values of a run.
     budget : float, optional
         The lifetime limit on epsilon that this run asks for.
     budget_delta : float, optional
@@ -90,7 +90,7 @@ class Host:
         Gets the planned releases before the budget in `state` is looked at, and the delta of a budget that is set with
         this run; raises what refuses the run.
     publish : callable, optional
-        Gets (event, facts) with the seconds since the last event.
+        Gets (event, values) with the seconds since the last event.
     elect : callable, optional
         Gets the candidates for writing the shared files.
     tell : callable, optional
@@ -147,8 +147,8 @@ class Host:
             self.settle()  # a resumed run sends what is saved: it must be in the ledger by then
             return None if self._state is None else self._state.save(effect.name, effect.content)
         if isinstance(effect, Publish):
-            facts = dict(effect.facts, seconds=self._restart_clock())
-            return None if self._publish is None else self._publish(effect.event, facts)
+            values = dict(effect.values, seconds=self._restart_clock())
+            return None if self._publish is None else self._publish(effect.event, values)
         if isinstance(effect, Identify):
             self._data_digest = effect.data_digest
             return None
@@ -158,7 +158,7 @@ class Host:
             return self._afford(effect.releases, effect.delta)
         if isinstance(effect, Keep):
             if self._state is not None and not self._resumed:
-                self._state.start({"run_id": self._run, **self._build, **effect.facts})
+                self._state.start({"run_id": self._run, **self._build, **effect.values})
             return None
         if isinstance(effect, Recall):
             return self._state.rounds(effect.kind) if self._state is not None and self._resumed else {}

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.records import RawRows
@@ -28,7 +27,7 @@ from fastlloyd.report.quality import UNKNOWN, Quality, ResultNoise, judge
 from fastlloyd.report.signed import Covers, SignedRecord
 from fastlloyd.wire.header import PartyId
 
-__all__ = ["Claim", "Closing", "Cost", "Foreseen", "Outcome", "Result", "common_part", "no_claim"]
+__all__ = ["Claim", "Cost", "Foreseen", "Outcome", "Result", "common_part", "no_claim"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,28 +37,6 @@ class Cost:
     seconds: float | None = None
     sent_bytes: int | None = None
     received_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closing:
-    """What the end of a run has told.
-
-    Attributes
-    ----------
-    traffic : mapping
-        The report's entry: of all parties whose counters came.
-    signatures : mapping or None
-        Of the report, the writer's still to come; None without a roster.
-    identity : Identity or None
-        The key that this party signs with.
-    fault : PeerError or None
-        What a peer did wrong in it: what it says of others afterwards counts for less.
-    """
-
-    traffic: Mapping[str, Any]
-    signatures: Mapping[str, Any] | None = None
-    identity: Identity | None = field(default=None, repr=False)
-    fault: PeerError | None = None
 
 
 def common_part(facts: Any, **given: Any) -> dict[str, Any]:
@@ -196,7 +173,12 @@ class Outcome:
 
     Attributes
     ----------
-    closing : Closing
+    traffic : mapping
+        The report's entry: of all parties whose counters came.
+    signatures : mapping or None
+        The report's entry, the writer's still to come; None without a roster.
+    fault : PeerError or None
+        What a peer did wrong in the last exchange: the result stands, and what that peer says of others counts less.
     result : Result or None
         None for a party that does not have it.
     record : SignedRecord or None
@@ -211,15 +193,12 @@ class Outcome:
         Further files that are this party's alone.
     """
 
-    closing: Closing
+    traffic: Mapping[str, Any]
+    signatures: Mapping[str, Any] | None = None
+    fault: PeerError | None = None
     result: Result | None = None
     record: SignedRecord | None = None
     late: frozenset[PartyId] = frozenset()
     raw_labels: NDArray[np.int64] | None = field(default=None, repr=False)
     raw_rows: RawRows | None = field(default=None, repr=False)
     raw_files: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @property
-    def fault(self) -> PeerError | None:
-        """What a peer did wrong in the last exchange; the result stands."""
-        return self.closing.fault

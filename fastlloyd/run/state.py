@@ -6,7 +6,7 @@
     DIR/client-1/ledger.jsonl.head   how long the ledger was when it was last opened or closed, and its last link
     DIR/client-1/budget.json         the lifetime limit on epsilon and its delta, once a run had --budget
     DIR/client-1/unit.json           the column that names people, where the ledger counts them instead of rows
-    DIR/client-1/run/...             the run under way: public facts, secrets, uplinks, replies (mode 0600)
+    DIR/client-1/run/...             the run under way: public values, secrets, uplinks, replies (mode 0600)
 
 Stored uplinks and replies are sent again byte for byte on resume: a mask never covers two vectors, and no noise is
 drawn twice. The run's folder is removed once the run has ended well; the ledger stays.
@@ -38,7 +38,7 @@ from fastlloyd.run.budget_terms import STATE_VERSION, Limit, Terms, problem, wri
 from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import PartyId
 
-_FACTS = "facts.json"
+_VALUES = "facts.json"
 _KEYS = {"run_id", "plan", "data", "protocol_version", "results_version"}
 _SECRETS = ("seed", "pairs")
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
@@ -135,20 +135,20 @@ class StateDir:
         """Let a limit hold from now on, also for runs without `--budget`."""
         self._terms.keep_limit(limit)
 
-    def start(self, facts: Mapping[str, Any]) -> None:
-        """Begin a new run: forget the last one, write down the public facts of this one."""
+    def start(self, values: Mapping[str, Any]) -> None:
+        """Begin a new run: forget the last one, write down the public values of this one."""
         self._remove_run()
-        self._run_id = facts["run_id"]
+        self._run_id = values["run_id"]
         try:
             self._run.mkdir(mode=0o700)
         except OSError as error:
             raise problem(
                 f"--state-dir: {self._run} cannot be made ({error.strerror}); check path and rights"
             ) from error
-        self.save(_FACTS, json.dumps(dict(facts), sort_keys=True).encode())
+        self.save(_VALUES, json.dumps(dict(values), sort_keys=True).encode())
 
-    def facts(self) -> dict[str, Any]:
-        """Return the facts of the interrupted run: run id, plan, versions, and at a client the digest of its records.
+    def interrupted_run(self) -> dict[str, Any]:
+        """Return what is kept of the interrupted run: id, plan, versions, and at a client the digest of its records.
 
         Raises
         ------
@@ -156,21 +156,21 @@ class StateDir:
             There is none to resume, or a file of it is damaged or of another version.
         """
         self._check_interrupted()
-        label, content = self._read(_FACTS)
+        label, content = self._read(_VALUES)
         self._run_id = label.run
         try:
-            facts = load_json(content)
-            if not isinstance(facts, dict) or not {"run_id", "plan"} <= set(facts) <= _KEYS:
+            values = load_json(content)
+            if not isinstance(values, dict) or not {"run_id", "plan"} <= set(values) <= _KEYS:
                 raise ValueError("expected run_id, plan, versions and at a client data")
-            if facts["run_id"] != label.run or not _RUN_ID.fullmatch(label.run):
-                raise ValueError(f"expected 32 hexadecimal digits as run_id, got {show(facts['run_id'])}")
-            if not isinstance(facts["plan"], dict) or not isinstance(facts.get("data", ""), str):
+            if values["run_id"] != label.run or not _RUN_ID.fullmatch(label.run):
+                raise ValueError(f"expected 32 hexadecimal digits as run_id, got {show(values['run_id'])}")
+            if not isinstance(values["plan"], dict) or not isinstance(values.get("data", ""), str):
                 raise ValueError("expected an object as plan and a text as data")
         except ValueError as error:
-            raise self._damaged(_FACTS, error) from error
+            raise self._damaged(_VALUES, error) from error
         for path in self._files():
             self._read(path.name)
-        return facts
+        return values
 
     def save(self, name: str, content: bytes) -> None:
         """Keep content under a name, durably: written aside, synced, renamed.
@@ -216,7 +216,7 @@ class StateDir:
     @property
     def interrupted(self) -> bool:
         """Whether a run that has not ended well stands here."""
-        return (self._run / _FACTS).exists()
+        return (self._run / _VALUES).exists()
 
     @property
     def keeps_own(self) -> bool:
@@ -263,7 +263,7 @@ class StateDir:
 
     def _files(self) -> Iterator[Path]:
         """Yield the files of the interrupted run; a file that a crash left half-written is not one of them."""
-        known = (_FACTS, *_SECRETS)
+        known = (_VALUES, *_SECRETS)
         try:
             paths = sorted(self._run.iterdir())
         except OSError as error:
@@ -306,7 +306,7 @@ class StateDir:
 def interrupted_since(root: str, me: PartyId) -> float | None:
     """Return when the run began, in seconds since the epoch, that stands interrupted in a party's state directory."""
     try:
-        return (own_folder(root, me) / "run" / _FACTS).stat().st_mtime
+        return (own_folder(root, me) / "run" / _VALUES).stat().st_mtime
     except OSError:
         return None
 

@@ -79,9 +79,9 @@ class VerticalCommon(CommonInputs):
     alignment: Alignment = field(default_factory=Alignment)
     owners: tuple[PartyId, ...] = ()
 
-    def facts(self, config: RunConfig, roster: bytes) -> dict[str, Any]:
+    def agreed_values(self, config: RunConfig, roster: bytes) -> dict[str, Any]:
         """Return everything public that must be equal at all parties; columns are each party's own."""
-        return {**CommonInputs.facts(self, replace(config, columns=()), roster), VERTICAL: self._chosen()}
+        return {**CommonInputs.agreed_values(self, replace(config, columns=()), roster), VERTICAL: self._chosen()}
 
     def digest(self, config: RunConfig, roster: bytes) -> bytes:
         """Return 32 bytes over everything public that must be equal at all parties; columns are each party's own."""

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def render(view: View, task: str) -> str:
-    """Write the facts of a run in the text format, version 0.0.4.
+    """Write the values of a run in the text format, version 0.0.4.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ def _all(view: View, own: dict[str, str]) -> Iterator[tuple[str, str, str, str]]
     def one(name: str, kind: str, about: str, value: float, **more: str) -> tuple[str, str, str, str]:
         return name, kind, about, _sample(name, own | more, value)
 
-    facts = {"version": __version__, "protocol": view.protocol, "run": view.run}
-    yield one("fastlloyd_run_info", "gauge", "Version, protocol and id of the run; always 1.", 1, **facts)
+    info = {"version": __version__, "protocol": view.protocol, "run": view.run}
+    yield one("fastlloyd_run_info", "gauge", "Version, protocol and id of the run; always 1.", 1, **info)
     stages = "".join(
         _sample("fastlloyd_run_stage", own | {"stage": stage}, float(view.stage == stage)) for stage in STAGES
     )

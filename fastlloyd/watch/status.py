@@ -73,17 +73,17 @@ _HEADERS = {
 _log = logging.getLogger(__name__)
 
 
-def render_page(facts: Mapping[str, Any]) -> str:
+def render_page(values: Mapping[str, Any]) -> str:
     """Write the page.
 
     Parameters
     ----------
-    facts : mapping
-        From `facts`; names come from people and are escaped.
+    values : mapping
+        From `status_values`; names come from people and are escaped.
     """
-    stage = _STAGES[facts["stage"]]
-    rounds, clients = facts["rounds"], facts["clients"]
-    rows = "\n".join(f"<tr><th scope=row>{name}</th><td>{_text(value)}</td></tr>" for name, value in _rows(facts))
+    stage = _STAGES[values["stage"]]
+    rounds, clients = values["rounds"], values["clients"]
+    rows = "\n".join(f"<tr><th scope=row>{name}</th><td>{_text(value)}</td></tr>" for name, value in _rows(values))
     people = "\n".join(
         f"<tr><th scope=row>{_text(_named(one))}</th><td>{'joined' if one['joined'] else 'not yet'}</td></tr>"
         for one in clients
@@ -103,7 +103,7 @@ def render_page(facts: Mapping[str, Any]) -> str:
 <body>
 <main>
 <h1>{_text(stage)}</h1>
-<p>{_text(facts["waiting"])}</p>
+<p>{_text(values["waiting"])}</p>
 {bar}
 <table>
 <caption>The run</caption>
@@ -117,20 +117,20 @@ def render_page(facts: Mapping[str, Any]) -> str:
 {people}
 </tbody>
 </table>
-<p>fastlloyd {_text(facts["version"])}. Public facts only; the same as JSON: <a href="/status.json">status.json</a>.</p>
+<p>fastlloyd {_text(values["version"])}. Public values only; as JSON: <a href="/status.json">status.json</a>.</p>
 </main>
 </body>
 </html>
 """
 
 
-def _rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _rows(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the rows of the table."""
-    rounds, counts = facts["rounds"], facts["bytes"]
-    yield "protocol", f"{facts['protocol']}, epsilon {facts['epsilon']:g}"
-    yield "run", facts["run"] or "not begun"
-    yield "running for", format_seconds(facts["seconds"])
-    yield "set-up", format_seconds(facts["setup_seconds"]) if facts["setup_seconds"] else "not done"
+    rounds, counts = values["rounds"], values["bytes"]
+    yield "protocol", f"{values['protocol']}, epsilon {values['epsilon']:g}"
+    yield "run", values["run"] or "not begun"
+    yield "running for", format_seconds(values["seconds"])
+    yield "set-up", format_seconds(values["setup_seconds"]) if values["setup_seconds"] else "not done"
     if rounds["planned"]:
         yield "rounds closed", f"{rounds['closed']} of {rounds['planned']}"
         yield "last round", f"{format_seconds(rounds['last_seconds'])}, {rounds['last_included']} clients"
@@ -138,8 +138,8 @@ def _rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "bytes on the server's links",
         f"{format_bytes(counts['sent'])} sent, {format_bytes(counts['received'])} received",
     )
-    if facts["exit_code"] is not None:
-        yield "exit code", str(facts["exit_code"])
+    if values["exit_code"] is not None:
+        yield "exit code", str(values["exit_code"])
 
 
 def _named(client: Mapping[str, Any]) -> str:
@@ -165,7 +165,7 @@ def check_address(address: Address, *, remote: bool) -> None:
         )
 
 
-def facts(view: View) -> dict[str, Any]:
+def status_values(view: View) -> dict[str, Any]:
     """Return what the page and the JSON show: public facts."""
     now = view.ended or time.time()
     joined = frozenset(view.joined)
@@ -272,9 +272,9 @@ class _Request(BaseHTTPRequestHandler):
             return
         path = self.path.partition("?")[0]
         if path == "/":
-            self._answer("text/html", render_page(facts(self._view)))
+            self._answer("text/html", render_page(status_values(self._view)))
         elif path == "/status.json":
-            self._answer("application/json", json.dumps(facts(self._view), allow_nan=False) + "\n")
+            self._answer("application/json", json.dumps(status_values(self._view), allow_nan=False) + "\n")
         elif path == "/metrics":
             self._answer("text/plain; version=0.0.4", render(self._view, "serve"))
         else:

@@ -73,7 +73,7 @@ def alone(protocol: str) -> list[PartyEnd]:
     for outcome in ended.outcomes.values():
         if outcome.result is not None:
             privacy = privacy_entry(outcome.result.claim, outcome.result.releases)
-            traffic = outcome.closing.traffic
+            traffic = outcome.traffic
             lives.append(
                 PartyEnd(
                     outcome.result.files,

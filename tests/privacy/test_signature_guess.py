@@ -127,7 +127,7 @@ def live(config: RunConfig, n: int, patch: pytest.MonkeyPatch) -> tuple[Curious,
 
 def opening_of(ended: InMemory) -> bytes:
     """What opens the victim's signature: in the clients' report alone."""
-    signatures = ended.outcomes[PartyId(2)].closing.signatures
+    signatures = ended.outcomes[PartyId(2)].signatures
     assert signatures is not None
     return bytes.fromhex(signatures["parties"][VICTIM.rank]["opening"])
 
@@ -197,6 +197,6 @@ def test_guesses_of_the_sizes_of_clusters(blinded: bool, monkeypatch: pytest.Mon
 def test_the_server_knows_what_else_was_signed(monkeypatch: pytest.MonkeyPatch) -> None:
     # So that nothing but the opening keeps it from the guess.
     server, ended, *_ = live(whole_run.config("fastlloyd"), 3, monkeypatch)
-    signatures = ended.outcomes[VICTIM].closing.signatures
+    signatures = ended.outcomes[VICTIM].signatures
     assert signatures is not None and signatures["agreed"] == server.agreed.hex()
     assert isinstance(ended.transcripts[SERVER], Transcript) and ended.transcripts[SERVER].digest() == server.agreed

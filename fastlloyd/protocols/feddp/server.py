@@ -148,14 +148,14 @@ def server(
     )
     for t, step in enumerate(plan.rounds):
         down: MessageFormat[Reply] = MessageFormat(REPLIES.get(step.kind, CentersMessage), plan)
-        facts = {"step": step.kind}
+        values = {"step": step.kind}
         if step.kind == START:
-            reply = yield from rounds.spoken(t, down, partial(progress.answer, t), facts=facts)
+            reply = yield from rounds.spoken(t, down, partial(progress.answer, t), values=values)
         else:
             # Alg. 1, lines 6, 15, 23; Alg. 2, line 10.
             shape = StatisticFormat(Ring(plan.ring_of(t)), plan.elements(t, progress.k))
             answer = partial(_answer, progress, t, shape)
-            reply = yield from rounds.masked(t, MessageFormat(MaskedStatistic, shape), down, answer, facts=facts)
+            reply = yield from rounds.masked(t, MessageFormat(MaskedStatistic, shape), down, answer, values=values)
         progress.take(reply)
     centers = progress.centers or Centers(np.zeros((0, plan.d)), np.zeros(0))
     costs = np.zeros(0) if progress.projected is None else progress.projected.costs

@@ -158,7 +158,7 @@ def _marked(party: Party[Released], marks: dict[str, float]) -> Party[Released]:
         except StopIteration as end:
             result: Released = end.value
             return result
-        if isinstance(effect, Publish) and effect.facts.get("stage") == ENCRYPTED:
+        if isinstance(effect, Publish) and effect.values.get("stage") == ENCRYPTED:
             marks["setup"] = time.perf_counter()
         answer = yield effect
 

@@ -265,7 +265,7 @@ def test_every_party_records_each_release_once_and_tells_of_each_step(data: Data
     simulation = run(data, plan).simulation
     for party in (SERVER, *clients(3)):
         assert tuple(simulation.releases[party]) == plan.all_releases()
-        told = [p.facts["step"] for who, p in simulation.published if who == party]
+        told = [p.values["step"] for who, p in simulation.published if who == party]
         assert told == ["outer product", "weights", "centres", "lloyd"]
 
 

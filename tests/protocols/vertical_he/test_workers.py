@@ -37,7 +37,7 @@ def test_workers_give_what_one_process_gives(monkeypatch: pytest.MonkeyPatch) ->
         results, simulation = simulate(plan, points, start, engine=engine)
         pids = [worker.pid for worker in engine._workers]
     assert loss(points, results[PartyId(0)].centers) <= 1.01 * loss(points, lloyd(points, start, 2))
-    fractions = [event.facts["fraction"] for _, event in simulation.published if event.event == "progress"]
+    fractions = [event.values["fraction"] for _, event in simulation.published if event.event == "progress"]
     assert fractions and all(0 < fraction <= 1 for fraction in fractions)
     for pid in pids:
         with pytest.raises(ProcessLookupError):

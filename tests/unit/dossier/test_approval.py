@@ -121,7 +121,7 @@ def test_whatever_all_parties_must_have_alike_is_part_of_it() -> None:
     assert {name for name, option in OPTIONS.items() if option.public} <= VALUES.keys()
     filled, common = find_protocol("fastlloyd").gather(AGREED, 2)
     elsewhere = {"resume", "public", "version", "split"}
-    assert common.facts(filled, b"").keys() - VALUES.keys() == elsewhere
+    assert common.agreed_values(filled, b"").keys() - VALUES.keys() == elsewhere
 
 
 def test_what_is_each_party_s_own_business_needs_no_approval() -> None:

@@ -61,7 +61,7 @@ def test_no_fact_takes_another_s_place():
             "info",
             "m",
             rank=1,
-            facts={
+            values={
                 "rank": 7,
                 "message": "other",
                 "odd": {

@@ -65,7 +65,7 @@ def test_rounds_read_back_whatever_gaps_there_are(tmp_path: Path) -> None:
     (state.path / "run" / ".uplink-5.part").write_bytes(b"half")
     assert state.rounds("uplink") == {t: bytes([t, 10]) for t in (0, 1, 4, 11)}
     assert state.rounds("reply") == {}
-    assert state.facts() == FACTS
+    assert state.interrupted_run() == FACTS
 
 
 def test_a_new_run_forgets_the_old_one_and_a_finished_one_leaves_no_seed(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_new_run_forgets_the_old_one_and_a_finished_one_leaves_no_seed(tmp_pat
 
 def test_resuming_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no interrupted run") as caught:
-        StateDir(str(tmp_path), PartyId(1)).facts()
+        StateDir(str(tmp_path), PartyId(1)).interrupted_run()
     assert caught.value.reason is Reason.RESUME
 
 
@@ -94,7 +94,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_named_and_leaves_what_was_stored(crashed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = again(crashed)
-    state.facts()
+    state.interrupted_run()
 
     def refuse(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -110,7 +110,7 @@ def test_an_honest_crash_can_be_resumed(crashed: Path) -> None:
     state = again(crashed)
     with state.open_ledger() as ledger:
         assert len(ledger.releases) == 2
-        assert state.facts() == FACTS
+        assert state.interrupted_run() == FACTS
         assert (state.load("seed"), state.rounds("uplink")) == (bytes(32), {0: b"update"})
     label = json.loads((crashed / "run" / "uplink-0").read_bytes().partition(b"\n")[0])
     assert label["ledger"]["entries"] == 1, "what was on the disk when the uplink was stored"
@@ -222,7 +222,7 @@ def test_a_damaged_file_ends_a_resume_with_a_sentence(crashed: Path, name: str, 
     path.write_bytes(DAMAGES[how](path.read_bytes()))
     state = again(crashed)
     with state.open_ledger(), pytest.raises(ConfigError, match=r"--resume: .*is damaged or of another") as caught:
-        state.facts()
+        state.interrupted_run()
     assert caught.value.exit_code == 2 and caught.value.reason is Reason.RESUME
 
 
@@ -234,7 +234,7 @@ def test_what_is_no_file_ends_a_resume_with_a_sentence(crashed: Path, name: str,
     path.mkdir() if kind == "folder" else os.mkfifo(path)
     state = again(crashed)
     with state.open_ledger(), pytest.raises(ConfigError, match="cannot be read"):
-        state.facts()
+        state.interrupted_run()
 
 
 FACTS_WRONG = {
@@ -252,10 +252,10 @@ FACTS_WRONG = {
 @pytest.mark.parametrize("how", list(FACTS_WRONG))
 def test_facts_of_a_wrong_kind_are_refused(crashed: Path, how: str) -> None:
     state = again(crashed)
-    state.facts()
+    state.interrupted_run()
     state.save("facts.json", json.dumps(FACTS_WRONG[how]).encode())
     with pytest.raises(ConfigError, match=r"facts.json is damaged"):
-        again(crashed).facts()
+        again(crashed).interrupted_run()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import Address, listen, parse_address
 from fastlloyd.report.view import View
 from fastlloyd.watch import status
-from fastlloyd.watch.status import StatusPage, check_address, facts, render_page
+from fastlloyd.watch.status import StatusPage, check_address, render_page, status_values
 from fastlloyd.wire.header import SERVER
 from tests.contracts.page import _can_be_heard, parse
 
@@ -89,7 +89,7 @@ def test_the_page_is_valid_at_every_stage(stage: str) -> None:
     view.stage = stage
     if stage in ("done", "failed"):
         view.end(3 if stage == "failed" else 0)
-    text = render_page(facts(view))
+    text = render_page(status_values(view))
     _can_be_heard(parse(text))
     assert ("exit code" in text) == (stage in ("done", "failed"))
 

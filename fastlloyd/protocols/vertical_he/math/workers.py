@@ -101,8 +101,8 @@ class WorkerEngine:
             for _ in range(count):
                 self._workers.append(_start())
             for number, worker in enumerate(self._workers):
-                facts = {"plan": plan.to_json(), "n": n, "number": number, "engines": count}
-                described = json.dumps(facts).encode()
+                values = {"plan": plan.to_json(), "n": n, "number": number, "engines": count}
+                described = json.dumps(values).encode()
                 self._write(worker, _Kind.SETUP, _LENGTH.pack(len(described)) + described + columns)
                 self._busy.add(number)
         except BaseException:

@@ -122,7 +122,7 @@ def take_part(session: Session) -> Party[Outcome]:
     )
     plan = begun.plan
     masks = MaskGenerator((yield from begun.fresh_seed()), Ring(RING_BITS), plan.k, session.run_id)
-    yield Keep(begun.facts)
+    yield Keep(begun.to_keep)
     yield from begun.start()
     result = yield from client(session.me, bins_of(own.raw_points, plan.k), plan, masks)
     everybody = session.everybody
