@@ -21,7 +21,7 @@ from fastlloyd.estimator.parameter import ParameterError, StoredParameters
 from fastlloyd.privacy.accountant import change_epsilon, spent
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, ZERO_OUT_RECORD, Release
-from fastlloyd.run.budget_terms import STATE_VERSION, Limit, read_limit, write_limit
+from fastlloyd.run.budget_terms import STATE_VERSION, Limit, read_kept, write_limit
 from fastlloyd.run.session import Session
 
 _PATIENCE_S = 60.0
@@ -231,7 +231,7 @@ def _kept_limit(path: Path, budget: float | tuple[float, float] | None, delta: f
     """
     if budget is None:
         return None
-    kept = read_limit(path)
+    kept = read_kept(Limit, path)
     limit = _as_limit(budget, kept, delta)
     if kept is not None and limit is not None and kept != limit:
         raise ParameterError(

@@ -11,7 +11,7 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.privacy.record_digest import read_regular
@@ -20,6 +20,7 @@ from fastlloyd.wire.decode import Within, decode, load_json
 from fastlloyd.wire.regular import replace_file, sync_directory
 
 STATE_VERSION: Final = 2
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,8 @@ class Terms:
         if empty:
             _keep_or_forget(path, column)
             return
-        try:
-            kept = decode(_Unit, load_json(read_regular(path)), "it").unit
-        except FileNotFoundError:
-            kept = None
-        except (OSError, ValueError) as error:
-            raise problem(f"{path} is damaged ({error}); restore it from its newest copy") from error
+        stood = read_kept(_Unit, path)
+        kept = None if stood is None else stood.unit
         if (kept is None or column is None) and (kept or column or "").startswith("--"):
             # Users, and rows or whole clients: the accountant says what releases for one are worth for the other.
             if column is not None:
@@ -123,7 +120,7 @@ class Terms:
     @property
     def kept(self) -> Limit | None:
         """The limit that stands in the directory; None: there is none. Raises ConfigError if the file is damaged."""
-        return read_limit(self._limit_path)
+        return read_kept(Limit, self._limit_path)
 
     def keep_limit(self, limit: Limit) -> None:
         """Let a limit hold from now on, also for runs without `--budget`."""
@@ -135,8 +132,8 @@ class Terms:
         return self._folder / "budget.json"
 
 
-def read_limit(path: Path) -> Limit | None:
-    """Return the limit that a file holds; None where there is no file.
+def read_kept(kind: type[T], path: Path) -> T | None:
+    """Return what a file of a state directory holds, decoded; None where there is no file.
 
     Raises
     ------
@@ -144,7 +141,7 @@ def read_limit(path: Path) -> Limit | None:
         The file is damaged.
     """
     try:
-        return decode(Limit, load_json(read_regular(path)), "it")
+        return decode(kind, load_json(read_regular(path)), "it")
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

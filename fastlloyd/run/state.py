@@ -34,7 +34,7 @@ from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.privacy.chain import Mark
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.record_digest import read_regular
-from fastlloyd.run.budget_terms import STATE_VERSION, Limit, Terms, problem, write
+from fastlloyd.run.budget_terms import STATE_VERSION, Limit, Terms, problem, read_kept, write
 from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import PartyId
 
@@ -236,15 +236,13 @@ class StateDir:
     def _check_whole(self, ledger: Ledger) -> None:
         """Compare the ledger with its head and with the labels of the interrupted run."""
         marks = [(path.name, mark) for path in self._files() if (mark := self._mark_in(path)) is not None]
-        try:
-            marks.append((self._head_path.name, decode(_Head, load_json(read_regular(self._head_path)), "it").ledger))
-        except FileNotFoundError:
-            if ledger.chained:
-                raise problem(
-                    f"expected {self._head_path} beside the ledger, got none; restore both from their newest copy"
-                ) from None
-        except (OSError, ValueError) as error:
-            raise problem(f"{self._head_path} is damaged ({error}); restore it from its newest copy") from error
+        head = read_kept(_Head, self._head_path)
+        if head is not None:
+            marks.append((self._head_path.name, head.ledger))
+        elif ledger.chained:
+            raise problem(
+                f"expected {self._head_path} beside the ledger, got none; restore both from their newest copy"
+            )
         for name, mark in marks:
             if not ledger.includes(mark):
                 raise problem(
