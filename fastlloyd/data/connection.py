@@ -12,7 +12,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -126,24 +126,17 @@ def _sqlite_errors(shown: str) -> Iterator[None]:
         raise _refused(shown, error, f"; {_ONE_SELECT}" if wrote else "") from error
 
 
-@contextlib.contextmanager
-def _duckdb(place: str, query: str, shown: str) -> Iterator[Asked]:
+def _duckdb(place: str, query: str, shown: str) -> AbstractContextManager[Asked]:
     """Query a file of DuckDB, which may read no other file."""
-    duckdb, path = _import_duckdb(), _file(place, "DuckDB")
-    with tempfile.TemporaryDirectory(prefix="fastlloyd-") as scratch:
-        settings = _duckdb_settings(scratch)
-        with _duckdb_errors(duckdb, shown), duckdb.connect(str(path), read_only=True, config=settings) as connection:
-            _shut(connection)
-            with _asked_duckdb(duckdb, connection, query, shown) as asked:
-                yield asked
+    duckdb = _import_duckdb()
+    return _in_duckdb(duckdb, str(_file(place, "DuckDB")), query, shown, lambda connection: None, read_only=True)
 
 
 _WHOLE = "records"
 """The table of a folder whose Parquet files form one table."""
 
 
-@contextlib.contextmanager
-def _parquet(place: str, query: str, shown: str) -> Iterator[Asked]:
+def _parquet(place: str, query: str, shown: str) -> AbstractContextManager[Asked]:
     """Query a folder of Parquet files, and no file outside it."""
     duckdb, folder = _import_duckdb(), Path(place)
     tables = {path.stem: [path] for path in sorted(folder.glob("*.parquet"))}
@@ -151,65 +144,59 @@ def _parquet(place: str, query: str, shown: str) -> Iterator[Asked]:
     if not tables:
         raise DataError(f"{folder}: expected Parquet files in this folder, or folders of them, got none; check --data")
     tables.setdefault(_WHOLE, sorted(folder.glob("*.parquet")))
+
+    def prepare(connection: Any) -> None:
+        for name, parts in tables.items():
+            if parts:
+                connection.read_parquet([str(part.resolve()) for part in parts]).create_view(name)
+        found = {path.resolve().parent for parts in tables.values() for path in parts}
+        connection.execute("SET allowed_directories = $1", [[f"{path}/" for path in (folder.resolve(), *found)]])
+
+    return _in_duckdb(duckdb, ":memory:", query, shown, prepare)
+
+
+@contextlib.contextmanager
+def _in_duckdb(
+    duckdb: Any, database: str, query: str, shown: str, prepare: Callable[[Any], None], *, read_only: bool = False
+) -> Iterator[Asked]:
+    """Run one SELECT, in a separate thread: DuckDB may compute for hours before it looks for a signal.
+
+    Its memory is bounded, it loads no extension, and after `prepare` it reads no other file, for good.
+    """
     with tempfile.TemporaryDirectory(prefix="fastlloyd-") as scratch:
-        settings = _duckdb_settings(scratch)
-        with _duckdb_errors(duckdb, shown), duckdb.connect(":memory:", config=settings) as connection:
-            for name, parts in tables.items():
-                if parts:
-                    connection.read_parquet([str(part.resolve()) for part in parts]).create_view(name)
-            found = {path.resolve().parent for parts in tables.values() for path in parts}
-            inside = [f"{path}/" for path in (folder.resolve(), *found)]
-            connection.execute("SET allowed_directories = $1", [inside])
-            _shut(connection)
-            with _asked_duckdb(duckdb, connection, query, shown) as asked:
-                yield asked
+        settings = {
+            "memory_limit": _DUCKDB_MEMORY,
+            "temp_directory": scratch,
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+        }
+        try:
+            with (
+                duckdb.connect(database, read_only=read_only, config=settings) as connection,
+                ThreadPoolExecutor(1) as pool,  # ends before the connection is closed
+            ):
 
+                def apart(call: Callable[..., Any], *arguments: Any) -> Any:
+                    future = pool.submit(call, *arguments)
+                    try:
+                        return future.result()
+                    except BaseException:
+                        connection.interrupt()  # this thread stops: the other one would go on
+                        raise
 
-@contextlib.contextmanager
-def _duckdb_errors(duckdb: Any, shown: str) -> Iterator[None]:
-    """Turn an error of DuckDB into one sentence."""
-    try:
-        yield
-    except duckdb.Error as error:
-        raise _refused(shown, error) from error
-
-
-def _duckdb_settings(scratch: str) -> dict[str, str]:
-    """Return the settings of DuckDB: bounded memory, and no extension from elsewhere."""
-    return {
-        "memory_limit": _DUCKDB_MEMORY,
-        "temp_directory": scratch,
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-    }
-
-
-def _shut(connection: Any) -> None:
-    """Forbid a connection to read other files, for good."""
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-
-
-@contextlib.contextmanager
-def _asked_duckdb(duckdb: Any, connection: Any, query: str, shown: str) -> Iterator[Asked]:
-    """Run one SELECT, in a separate thread: DuckDB may compute for hours before it looks for a signal."""
-    statements = connection.extract_statements(query)
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        kinds = ", ".join(statement.type.name for statement in statements)
-        raise DataError(f"{shown}: {_ONE_SELECT}; got {format_count(len(statements), 'statement')} ({kinds or 'none'})")
-    with ThreadPoolExecutor(1) as pool:
-
-        def apart(call: Callable[..., Any], *arguments: Any) -> Any:
-            future = pool.submit(call, *arguments)
-            try:
-                return future.result()
-            except BaseException:
-                connection.interrupt()  # this thread stops: the other one would go on
-                raise
-
-        apart(connection.execute, statements[0])
-        fetch = partial(apart, connection.fetchmany, _BATCH_ROWS)
-        yield _named(connection.description, shown), iter(fetch, [])
+                prepare(connection)
+                connection.execute("SET enable_external_access = false")
+                connection.execute("SET lock_configuration = true")
+                statements = connection.extract_statements(query)
+                if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                    kinds = ", ".join(statement.type.name for statement in statements) or "none"
+                    number = format_count(len(statements), "statement")
+                    raise DataError(f"{shown}: {_ONE_SELECT}; got {number} ({kinds})")
+                apart(connection.execute, statements[0])
+                fetch = partial(apart, connection.fetchmany, _BATCH_ROWS)
+                yield _named(connection.description, shown), iter(fetch, [])
+        except duckdb.Error as error:
+            raise _refused(shown, error) from error
 
 
 @contextlib.contextmanager
