@@ -51,7 +51,7 @@ CLOSING_OF_PAIRS: Messages = (seen_as(Chains, when=pairwise), *COUNTED)
 _SMALL_BYTES = 1 << 12
 
 
-def setup_bounds(me: PartyId, sizes: Mapping[int, int] | None = None) -> MessageBounds:
+def setup_bounds(me: PartyId, sizes: Mapping[int, int] | None = None, ahead_bytes: int = 0) -> MessageBounds:
     """Return the bounds until the plan is known.
 
     Parameters
@@ -59,10 +59,13 @@ def setup_bounds(me: PartyId, sizes: Mapping[int, int] | None = None) -> Message
     me : PartyId
     sizes : mapping from int to int, optional
         What a protocol sends before its plan, besides.
+    ahead_bytes : int
+        As in `MessageBounds`.
     """
     # Another client may be ahead with its set-up by a message or two; all of these are short.
     early = (Hello if me.is_server else PlanProposal, *kinds_of((*SEED, *PAIRS)))
-    return MessageBounds(sizes={**largest_bodies(early, None), **(sizes or {})}, other_bytes=_SMALL_BYTES)
+    fixed = largest_bodies(early, None)
+    return MessageBounds(sizes={**fixed, **(sizes or {})}, other_bytes=_SMALL_BYTES, ahead_bytes=ahead_bytes)
 
 
 def plan_bounds(

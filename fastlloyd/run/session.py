@@ -136,10 +136,10 @@ class Session:
             self.raw_rows = own.raw_rows
         return own
 
-    def begin(self, data_digest: str = "", sizes: Mapping[int, int] | None = None) -> Party[None]:
-        """Say whose records the ledger is about, and what peers may send before the plan (`sizes`: `setup_bounds`)."""
+    def begin(self, data_digest: str = "", sizes: Mapping[int, int] | None = None, ahead: int = 0) -> Party[None]:
+        """Say whose records the ledger is about, and what peers may send before the plan (as in `setup_bounds`)."""
         yield Identify(data_digest)
-        yield Allow(setup_bounds(self.me, sizes))
+        yield Allow(setup_bounds(self.me, sizes, ahead))
 
     def end_setup(self) -> None:
         """Note how long everything before round 0 took."""

@@ -51,6 +51,7 @@ from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.declaration import OfPlan, Seen
 from fastlloyd.party.effects import Party, Receive, Send
 from fastlloyd.party.message import NoPayload
+from fastlloyd.party.message_bounds import MESSAGE_COST
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import derive
 from fastlloyd.randomness.secret import SecretRandom
@@ -119,6 +120,11 @@ class OpenedIds(_Points):
 
 ALIGNMENT = (Columns, RecordCount, IdTag, BlindedIds, OpenedIds)
 """What may come before the plan."""
+
+
+def lists_ahead(parties: int, most: int) -> int:
+    """Return how many bytes of one party may wait at a slower one: a list of `most` ids for each other party."""
+    return parties * (POINT_BYTES * most + MESSAGE_COST)
 
 
 def check_ids(raw_ids: Sequence[str], pairs: PairSecrets, *, run_id: bytes) -> Party[None]:

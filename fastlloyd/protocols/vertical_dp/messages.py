@@ -25,14 +25,15 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import RangeError
 from fastlloyd.lifecycle.align.columns import Columns
-from fastlloyd.lifecycle.align.ids import BlindedIds, IdTag, OpenedIds
+from fastlloyd.lifecycle.align.ids import BlindedIds, IdTag, OpenedIds, lists_ahead
 from fastlloyd.lifecycle.closing import Chains
 from fastlloyd.lifecycle.hello import Go, PlanProposal, Ready
-from fastlloyd.lifecycle.messages import CHAINS_OF_ALL, COUNTED
+from fastlloyd.lifecycle.messages import CHAINS_OF_ALL, COUNTED, plan_bounds
 from fastlloyd.lifecycle.pairs import PairPublicKey
 from fastlloyd.lifecycle.seed import SeedConfirmation, SeedContribution
 from fastlloyd.party.declaration import Messages, OfPlan, Seen, always, seen_as
 from fastlloyd.party.message import Payload
+from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
 from fastlloyd.protocols.vertical_dp.sketch.encoding import pack_sketch, sketch_bytes, unpack_sketch
@@ -344,3 +345,8 @@ MESSAGES: Messages = (
     replace(CHAINS_OF_ALL, when=lambda facts: bool(facts.get("share_result"))),
     *COUNTED,
 )
+
+
+def bounds(plan: Plan) -> MessageBounds:
+    """Return the bounds of what a peer may send once the plan is known."""
+    return plan_bounds(MESSAGES, plan, ahead_bytes=lists_ahead(plan.clients, plan.n_total))

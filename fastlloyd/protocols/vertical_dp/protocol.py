@@ -15,7 +15,6 @@ from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.lifecycle.align.columns import gather_columns, tell_columns
 from fastlloyd.lifecycle.align.ids import ALIGNMENT
 from fastlloyd.lifecycle.hello import await_plan, propose_plan
-from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.party.declaration import largest_bodies
 from fastlloyd.party.effects import Afford, Allow, Party, Publish, Record
 from fastlloyd.privacy.delta import automatic_delta, settle_delta
@@ -23,7 +22,7 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocol.vertical import Vertical
 from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.keys import set_up
-from fastlloyd.protocols.vertical_dp.messages import MESSAGES, Told, synopsis_format
+from fastlloyd.protocols.vertical_dp.messages import MESSAGES, Told, bounds, synopsis_format
 from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan, check_plan, make_plan
 from fastlloyd.protocols.vertical_dp.quality import expect, noise_of
@@ -145,7 +144,7 @@ class VerticalDP(Vertical[Plan]):
         yield from session.begin(sizes=largest_bodies(ALIGNMENT, session.common.public))
         features = yield from gather_columns(session.everybody)
         plan = make_plan(session.common.public, features)
-        yield Allow(plan_bounds(MESSAGES, plan))
+        yield Allow(bounds(plan))
         yield from propose_plan(session.everybody, plan.to_json(), 0)
         yield from await_prepared(plan)
         yield Publish("setup")
@@ -169,7 +168,7 @@ class VerticalDP(Vertical[Plan]):
             return plan
 
         plan = accept_plan(session, proposal.plan, read)
-        yield Allow(plan_bounds(MESSAGES, plan))
+        yield Allow(bounds(plan))
         session.plan = plan
         yield Afford(plan.all_releases(), automatic_delta(plan.n_total))
         shared = json.dumps(plan.to_json(), sort_keys=True).encode()

@@ -57,7 +57,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.lifecycle.align.columns import Columns, RecordCount
-from fastlloyd.lifecycle.align.ids import ALIGNMENT, BlindedIds, IdTag, OpenedIds
+from fastlloyd.lifecycle.align.ids import ALIGNMENT, BlindedIds, IdTag, OpenedIds, lists_ahead
 from fastlloyd.lifecycle.closing import Chains
 from fastlloyd.lifecycle.hello import PlanProposal, Ready
 from fastlloyd.lifecycle.messages import COUNTED, plan_bounds
@@ -464,9 +464,10 @@ _WITH_PLAN: Messages = (
 MESSAGES: Messages = (*_BEFORE_PLAN, *_WITH_PLAN)
 
 
-def early_sizes(public: Any) -> dict[int, int]:
-    """Return the bounds of what may come before the plan, for the public parameters of a run."""
-    return {**largest_bodies(ALIGNMENT, public), KeyMaterial.TYPE: _MOST_PUBLIC_KEY_BYTES}
+def early(public: Any) -> tuple[dict[int, int], int]:
+    """Return the sizes of what may come before the plan, and how much of it may wait, from a run's parameters."""
+    sizes = {**largest_bodies(ALIGNMENT, public), KeyMaterial.TYPE: _MOST_PUBLIC_KEY_BYTES}
+    return sizes, _MOST_PUBLIC_KEY_BYTES + lists_ahead(public.parties, public.n_total)
 
 
 def bounds(plan: Plan) -> MessageBounds:

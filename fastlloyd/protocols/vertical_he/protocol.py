@@ -35,7 +35,7 @@ from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
 from fastlloyd.protocols.vertical_he.math.cost import round_seconds
-from fastlloyd.protocols.vertical_he.messages import MESSAGES, bounds, early_sizes
+from fastlloyd.protocols.vertical_he.messages import MESSAGES, bounds, early
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PublicParameters, RunParameters
 from fastlloyd.protocols.vertical_he.plan import Plan
@@ -184,7 +184,7 @@ class VerticalHE(Vertical[Plan]):
         own = session.take_own(OwnColumns) if session.own is not None else None
         digest = "" if own is None else keyed_digest(session.ledger.digest_key(), own.table.raw_values)
         refuse_old_run(session)
-        yield from session.begin(digest, early_sizes(session.common.public))
+        yield from session.begin(digest, *early(session.common.public))
         points = None if own is None else (yield from self._align(session, own, secret))
         plan, features, n = yield from _agree(session, own, None if points is None else len(points))
         session.plan = plan

@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fastlloyd.protocols.vertical_dp.messages as vertical_dp
+import fastlloyd.protocols.vertical_he.messages as vertical_he
 from fastlloyd.crypto.blinding import Blinding, hash_to_point
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.errors import ConfigError, DataError, InternalError, PeerError
 from fastlloyd.lifecycle.align.columns import gather_columns, tell_columns
-from fastlloyd.lifecycle.align.ids import BlindedIds, IdTag, OpenedIds, check_ids, digest_ids, intersect_ids
+from fastlloyd.lifecycle.align.ids import (
+    ALIGNMENT,
+    BlindedIds,
+    IdTag,
+    OpenedIds,
+    check_ids,
+    digest_ids,
+    intersect_ids,
+    lists_ahead,
+)
+from fastlloyd.lifecycle.messages import setup_bounds
+from fastlloyd.party.declaration import largest_bodies
+from fastlloyd.party.effects import Send
 from fastlloyd.protocols.vertical_dp.keys import set_up
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.inbox import Inbox
 from fastlloyd.run.simulation import Simulation
-from fastlloyd.wire.header import SERVER, PartyId, clients
+from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId, clients
 from tests.protocols.support import RUN_ID as RUN
 from tests.protocols.support import fresh_pairs
 from tests.protocols.vertical_dp.support import correlated, plan_for, split
 
 MOST = 50
+ONE, TWO = clients(2)
 
 
 def compare(tables: Sequence[Sequence[str]], tap=None) -> Simulation:
@@ -224,3 +242,47 @@ def test_an_alignment_that_there_is_not_is_refused() -> None:
     party = set_up(PartyId(1), plan, ["a"], align="guess", run_id=bytes(16), context=b"", secret=SecretRandom())
     with pytest.raises(ConfigError, match="expected 'check' or 'intersect', got 'guess'"):
         next(party)
+
+
+def most_waiting(parties: int, slow: PartyId) -> int:
+    """How many lists one party has sent to a slow one that has not begun, when no other can go on."""
+    others = [me for me in clients(parties) if me != slow]
+    roles = {me: intersect_ids(me, clients(parties), ["a"], run_id=RUN, most=3, secret=SecretRandom()) for me in others}
+    waiting: dict[tuple[PartyId, PartyId], list[object]] = {}
+    wanted: dict[PartyId, PartyId] = {}
+
+    def go_on(me: PartyId, answer: object = None) -> None:
+        while isinstance(effect := roles[me].send(answer), Send):
+            answer = None
+            for peer in effect.to:
+                waiting.setdefault((me, peer), []).append(effect.message)
+        wanted[me] = effect.sender
+
+    for me in others:
+        go_on(me)
+    while ready := [me for me in others if waiting.get((wanted[me], me))]:
+        go_on(ready[0], waiting[wanted[ready[0]], ready[0]].pop(0))
+    return max(len(lists) for (_, receiver), lists in waiting.items() if receiver == slow)
+
+
+@pytest.mark.parametrize("parties", [3, 5, 8])
+def test_a_slow_party_takes_all_that_honest_ones_send_ahead(parties: int) -> None:
+    most = max(most_waiting(parties, slow) for slow in clients(parties))
+    assert most == parties - 1
+    records = 100_000
+    many = SimpleNamespace(n_total=records, clients=parties)
+    inbox = Inbox(setup_bounds(ONE, largest_bodies(ALIGNMENT, many), lists_ahead(parties, records)))
+    for _ in range(most):
+        inbox.put(TWO, Header(BlindedIds.TYPE, SETUP_ROUND), bytes(32 * records))
+    with pytest.raises(PeerError, match="ahead of time"):
+        for _ in range(most):
+            inbox.put(TWO, Header(BlindedIds.TYPE, SETUP_ROUND), bytes(32 * records))
+
+
+def test_both_protocols_let_that_much_wait() -> None:
+    parties = 5
+    columns = correlated(60, parties)
+    plan = dataclasses.replace(plan_for(split(columns, parties), parties), n_total=100_000)
+    run = SimpleNamespace(n_total=4_000_000, parties=parties)
+    assert vertical_dp.bounds(plan).ahead_bytes >= (parties - 1) * 32 * plan.n_total
+    assert setup_bounds(ONE, *vertical_he.early(run)).ahead_bytes >= (parties - 1) * 32 * run.n_total
