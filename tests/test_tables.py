@@ -122,7 +122,7 @@ def test_a_named_protocol_is_found(tmp_path: Path) -> None:
 def test_each_protocol_has_one_row_and_a_folder_with_code() -> None:
     assert len(set(PROTOCOLS)) == len(PROTOCOLS) == len(ROWS)
     for row in ROWS:
-        assert find_spec(f"{row.package}.protocol") or find_spec(f"{row.package}.face")
+        assert find_spec(f"{row.package}.protocol")
         assert len(row.summary) <= 60
 
 

@@ -1,6 +1,6 @@
 """All parties of a run in one thread, each with its whole run: no process, no socket, no file.
 
-The faces' own coroutines, with the same checks of what is public, the same messages and the same ledgers as under
+The protocols' own coroutines, with the same checks of what is public, the same messages and the same ledgers as under
 mpirun; only links, state directories and output folders are left out.
 """
 

@@ -84,7 +84,7 @@ def deviate(monkeypatch: pytest.MonkeyPatch, protocol: str, rank: int) -> None:
     module = (
         horizontal
         if isinstance(find_protocol(protocol), Horizontal)
-        else import_module(f"{find(protocol).package}.face")
+        else import_module(f"{find(protocol).package}.protocol")
     )
     conclude: Callable[..., Any] = module.conclude  # type: ignore[attr-defined]
 

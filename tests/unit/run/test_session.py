@@ -1,4 +1,4 @@
-"""What the faces share: the refusal to resume, and a run's own releases in a ledger of several."""
+"""What the protocols share: the refusal to resume, and a run's own releases in a ledger of several."""
 
 from __future__ import annotations
 
