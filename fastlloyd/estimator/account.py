@@ -1,7 +1,7 @@
-"""What a fit costs: all that it plans to release is in its owner's ledger before anything is made.
+"""The cost of a fit: all planned releases are in the owner's ledger before they are made.
 
-One process holds all parties, so nothing is released before `fit` gives it away; what the parties wrote down
-themselves is compared with the plan before that.
+One process holds all parties, so nothing is released before `fit` returns; before that, the parties' own records are
+compared with the plan.
 
 Source: docs/estimator.md, "Fits add up".
 """
@@ -31,17 +31,17 @@ _ELSEWHERE = -1
 
 
 class SharedAccount:
-    """What the fits of a model and of all its copies in this process have spent, without a ledger file.
+    """The spending of a model and of all its copies in this process, without a ledger file.
 
-    Clones, copies and threads use one account, each fit under its lock, so they cannot pass a budget together. What
-    reaches another process, by pickling or by a fork, is a copy: it counts on, and refuses every budget.
+    Clones, copies and threads use one account, each fit under its lock, so together they cannot exceed a budget. In
+    another process, after pickling or a fork, there is a copy: it continues to count, and refuses every budget.
 
     Parameters
     ----------
     releases : sequence of Release, optional
         Of earlier fits.
     limit : Limit, optional
-        Under which these were.
+        The budget of these.
     """
 
     def __init__(self, releases: Sequence[Release] = (), limit: Limit | None = None) -> None:
@@ -58,7 +58,7 @@ class SharedAccount:
     def charge(
         self, releases: Sequence[Release], budget: float | tuple[float, float] | None, delta: float
     ) -> tuple[Ledger, Limit | None]:
-        """Check a budget and count a fit, in one step; return all that is counted now, and the budget as a pair.
+        """Check a budget and count a fit, atomically; return the ledger so far, and the budget as a pair.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class SharedAccount:
         return ledger, limit
 
     def note(self, ledger: Ledger) -> None:
-        """Count what a ledger file holds, for a later fit without it."""
+        """Count the releases of a ledger file, for a later fit without it."""
         with self._lock:
             known = {release.key: release for release in self._releases}
             known.update((release.key, release) for release in ledger.releases)
@@ -104,7 +104,7 @@ def _find_account(token: bytes, releases: Sequence[Release], limit: Limit | None
 
 
 class Spending:
-    """What one fit spends.
+    """The spending of one fit.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class Spending:
     plan : object
         The protocol's.
     limit : Limit or None
-        The budget, epsilon and delta, of all fits that count together.
+        The common budget, epsilon and delta, of all fits that count together.
     """
 
     def __init__(self, model: StoredParameters) -> None:
@@ -130,16 +130,15 @@ class Spending:
         self.plan: Any = None
 
     def afford(self, session: Session, planned: tuple[Release, ...], delta: float) -> None:
-        """Check the budget and write down all that is planned; the other parties plan the same.
+        """Check the budget and record all planned releases; the other parties plan the same.
 
-        A budget without a delta holds at that of the first fit under it, `delta`, which stays with the ledger.
-
-        It counts even if the run fails halfway: then too much is counted, never too little.
+        A budget without a delta uses that of its first fit, `delta`, which is stored with the ledger. A fit counts even
+        if the run fails halfway: then too much is counted, never too little.
 
         Raises
         ------
         BudgetError
-            It would be exceeded; nothing was written down.
+            It would be exceeded; nothing was recorded.
         ParameterError
             The ledger file holds another budget, or the budget is also used where this process cannot see it.
         """
@@ -166,12 +165,12 @@ class Spending:
         self.releases = releases
 
     def check(self, ledgers: Iterable[Ledger]) -> None:
-        """Check that the parties released nothing but what stands in the ledger; before anything is given away.
+        """Check that the parties released only what is in the ledger, before `fit` returns.
 
         Raises
         ------
         InternalError
-            A party did not ask beforehand, or released something else.
+            A party did not ask, or released something else.
         """
         planned = {_essence(release) for release in self.releases}
         if not planned or any(_essence(release) not in planned for ledger in ledgers for release in ledger.releases):
@@ -184,7 +183,7 @@ class Spending:
 
     @property
     def neighbours(self) -> str:
-        """What the fit protects."""
+        """The neighbours that the fit protects."""
         return self.releases[0].neighbours
 
     @property
@@ -203,7 +202,7 @@ class Spending:
         return self.ledger.epsilon(self.delta if self.limit is None else self.limit.delta, self.neighbours)
 
     def _neighbours(self, release: Release) -> str:
-        """Say what a release protects: without a stated N, less than it was planned for."""
+        """Return the neighbours that a release protects: without a stated N, weaker ones than planned."""
         if self._model.n_total is None and release.neighbours == ADD_REMOVE_USER:
             raise ParameterError(
                 "n_total: expected a public upper bound on the records, got None: whole users are to be protected, and "
@@ -227,7 +226,7 @@ def _kept_limit(path: Path, budget: float | tuple[float, float] | None, delta: f
     Raises
     ------
     ParameterError
-        That one is another.
+        The file has another one.
     """
     if budget is None:
         return None
@@ -242,5 +241,5 @@ def _kept_limit(path: Path, budget: float | tuple[float, float] | None, delta: f
 
 
 def _essence(release: Release) -> Release:
-    """Leave out of a release what differs between the parties that write it down, and its neighbours."""
+    """Return a release without its neighbours and the fields that differ between parties."""
     return dataclasses.replace(release, data="", seen_by="", neighbours="")

@@ -1,4 +1,4 @@
-"""What a fit notices of habits that spend privacy outside of its account; it can notice some of them, not all.
+"""Warnings of a fit about practices that spend privacy outside of its account; it detects some, not all.
 
 Source: docs/estimator.md, "What the ledger does not see".
 """
@@ -23,11 +23,11 @@ _ROUNDED = 1e-12
 
 
 class PrivacyWarning(UserWarning):
-    """Something about the records leaves, or may leave, outside of what epsilon covers."""
+    """Information about the records leaves, or may leave, that epsilon does not cover."""
 
 
 def warn_beforehand(model: Any, raw_parts: Sequence[NDArray[np.float64]]) -> None:
-    """Warn of what no ledger counts and of clipped values, before anything is spent: an error stops the fit."""
+    """Warn of uncounted spending and clipped values, before anything is spent: an error stops the fit."""
     outside = np.sum([count_outside(part, model.bounds_) for part in raw_parts], axis=0)
     if words := clipping_words(outside, sum(map(len, raw_parts)), model.bounds_.names):
         warnings.warn(words, UserWarning, stacklevel=3)
@@ -37,7 +37,7 @@ def warn_beforehand(model: Any, raw_parts: Sequence[NDArray[np.float64]]) -> Non
 
 
 def warn_of_result(model: Any) -> None:
-    """Warn the caller of a fit of a large delta, and of a result that is doubtful; the fit has taken effect."""
+    """Warn of a large delta and of a doubtful result; the fit has taken effect."""
     from sklearn.exceptions import ConvergenceWarning
 
     n_total = getattr(model.plan_, "n_total", model.n_total)
@@ -50,7 +50,7 @@ def warn_of_result(model: Any) -> None:
 def cautions(
     raw_parts: Sequence[NDArray[np.float64]], bounds: Bounds, *, ledger: bool, stated: int | None = None
 ) -> Iterator[str]:
-    """Yield a sentence about each habit.
+    """Yield a sentence about each practice.
 
     Parameters
     ----------
@@ -125,6 +125,6 @@ def _is_bounded_by_itself(raw_values: NDArray[np.float64], bounds: Bounds) -> bo
     lo, hi = raw_values.min(axis=0), raw_values.max(axis=0)
     varied = ((raw_values > lo) & (raw_values < hi)).any(axis=0)
     fractions = np.mod(raw_values, 1.0).any(axis=0)
-    told = varied & fractions
+    informative = varied & fractions
     off = np.maximum(np.abs(lo - bounds.lo), np.abs(hi - bounds.hi)) / (bounds.hi - bounds.lo)
-    return bool(told.any() and np.all(off[told] < _ROUNDED))
+    return bool(informative.any() and np.all(off[informative] < _ROUNDED))

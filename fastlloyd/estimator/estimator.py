@@ -1,8 +1,8 @@
 """All protocols on one machine, as a scikit-learn estimator.
 
-All parties run in this process, from hello to closing exchange: the coroutines that run under mpirun, with the same
-plan, checks, masks and noise; only the network is left out. So whoever holds the whole table gets the centres under
-differential privacy, and whoever plans a federated run can try it out beforehand.
+All parties run in this process, from hello to closing exchange: the same coroutines as under mpirun, with the same
+plan, checks, masks and noise, but without a network. So the owner of a whole table gets centres under differential
+privacy, and a federated run can be tried out beforehand.
 
 Source: docs/estimator.md.
 """

@@ -1,7 +1,7 @@
-"""What the parties of a fit are given: the configuration of a run, and each owner's part of the data.
+"""The inputs of the parties of a fit: the configuration of a run, and each owner's part of the data.
 
-A fit is set up as a demonstration on a public data set is, which the protocol splits among the parties; here the
-set is what the caller has, and nothing of it is read but by its owner.
+A fit is set up like a demonstration on a public data set, which the protocol splits among the parties; here the set is
+the caller's, and each part is read only by its owner.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NO_DEADLINE_S = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What `run_together` is given.
+    """The arguments of `run_together`.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ def validate_parts(model: Any, parts: Iterable[ArrayLike]) -> list[NDArray[np.fl
     Raises
     ------
     ParameterError
-        There is none, or one does not fit; it is named by its owner.
+        There is none, or one does not fit; the error names its owner.
     """
     if hasattr(parts, "shape") or isinstance(parts, (str, bytes, Mapping)):
         raise ParameterError(
@@ -94,7 +94,7 @@ def validate_parts(model: Any, parts: Iterable[ArrayLike]) -> list[NDArray[np.fl
 
 
 def _take_columns(model: Any, d: int, names: list[str]) -> None:
-    """Note the columns of all owners side by side: validation has seen one owner's at a time."""
+    """Set the columns of all owners side by side: validation handles one owner at a time."""
     model.n_features_in_ = d
     if len(names) == d:
         model.feature_names_in_ = np.array(names, dtype=object)
@@ -108,7 +108,7 @@ def prepare(
     bounds: Bounds,
     server_points: NDArray[np.float64] | None,
 ) -> Inputs:
-    """Prepare what the parties start from.
+    """Prepare the inputs of the parties.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def _gather_vertical(
 
 
 def _find_owners(config: RunConfig, parts: int) -> tuple[RunConfig, int, VerticalCommon]:
-    """Find out whether one of the owners is the server, or all are clients; the protocol and its settings say it."""
+    """Determine from protocol and settings whether one of the owners is the server, or all are clients."""
     if parts < 2:
         raise ParameterError(
             f"fit_federated: {config.protocol!r} joins columns: expected at least 2 arrays, got {parts}"

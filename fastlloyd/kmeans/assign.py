@@ -1,10 +1,10 @@
 """Assignment of points to centres, and their sums and counts, in exact integer arithmetic.
 
 The scores |c|^2 - 2 x.c are computed in float64 from integers small enough that every product and
-every partial sum is an integer below 2^53 (`masking.fixed.choose_fraction_bits` checks it). So they are
-exact whatever the block size, BLAS, thread count or machine, a point's label depends on that point and
-the centres alone, and ties go to the lowest index. Where it pays (`passes.py`), `fused.py` does the same compiled, with
-the same results; what stands here does without numba and is what tests compare it with.
+every partial sum is an integer below 2^53 (`masking.fixed.choose_fraction_bits` checks it). So they are exact for any
+block size, BLAS, thread count and machine, a point's label depends only on that point and the centres, and ties go to
+the lowest index. If it is worthwhile (`passes.py`), `fused.py` computes the same results in compiled code; this module
+works without numba, and tests compare the two.
 
 Source: FastLloyd, Alg. 1 lines 6 to 13; docs/protocol.md, "Arithmetic".
 """
@@ -168,7 +168,7 @@ def _sweep(
     shorten: bool = False,
     found: NDArray[np.int64] | None = None,
 ) -> _Totals:
-    """Do what `_accumulate_blocks` does, or fill in the labels `found`, by the compiled pass."""
+    """Compute as `_accumulate_blocks`, or fill in the labels `found`, by the compiled pass."""
     k, d = centers.shape
     exact = np.ascontiguousarray(centers, dtype=np.float64)
     rows = 0 if found is not None else 2 * k + 1 if shorten else k + 1

@@ -1,23 +1,23 @@
 """One compiled pass over records: nearest centre, radius, sums and counts, tile by tile, equal to numpy's to the bit.
 
-Scores |c|^2 - 2 x.c are first computed in float32, several records at a time. A bound on their rounding tells which
+Scores |c|^2 - 2 x.c are first computed in float32, several records at a time. A bound on their rounding shows which
 labels, and which sides of the radius, are certain; the few others are computed again in float64, where every product
 and partial sum is an integer below 2^53. So each label is that of exact arithmetic, ties go to the lowest index, and
-sums are added in int64: no tile, thread or machine changes a result (`assign.py` has the same by other means, and is
-what tests compare with).
+sums are added in int64: no tile, thread or machine changes a result (tests compare with
+`assign.py`).
 
 The bound: with u = 2^-24 a score's conversions, products and sums round at most d + 6 times in a row, so it is off by
 at most g (|c|^2 + 2 |x| |c|), g = (d + 6) u / (1 - (d + 6) u), by Cauchy and Schwarz. A label is certain if the second
 best score is worse by more than twice that.
 
-Points that are no integers have no such bound: `label_in_order` does numpy's own operations, one by one.
+Points that are not integers have no such bound: `label_in_order` does numpy's own operations, one by one.
 
-numba is imported here alone; `passes.py` decides when that pays.
+Only this module imports numba; `passes.py` decides when that is worthwhile.
 
 Source: FastLloyd, Alg. 1 lines 6 to 13; Higham, Accuracy and Stability of Numerical Algorithms (2002), §3.1.
 """
 
-# Kernels take arrays, one by one. Types of those that others call are written out; numba finds the rest.
+# Kernels take arrays, one by one. Public kernels have types; numba infers the rest.
 # ruff: noqa: PLR0917
 # mypy: allow-untyped-defs, allow-untyped-calls
 
@@ -34,18 +34,18 @@ from numba.core.caching import FunctionCache
 from numpy.typing import NDArray
 
 _TILE = 256
-# Rows of a tile lie this far apart: at a power of two they would fall on each other in the first cache.
+# Distance of a tile's rows: at a power of two they would collide in the L1 cache.
 _WIDE = _TILE + 16
 _HUGE = np.float32(3e38)
-# What is exact, or only a first guess, may be computed in any order; nothing of it is infinite or not a number.
+# Exact results and first guesses may be computed in any order; none is infinite or NaN.
 _ANY_ORDER = {"contract", "nsz", "nnan", "ninf", "reassoc"}
 
 
 class _Kept(FunctionCache):
-    """Machine code on disk that no run depends on: where it cannot be read or written, numba compiles."""
+    """An optional cache of machine code on disk: if it cannot be read or written, numba compiles."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return machine code, or None; forget a folder's index where anything is damaged, as after a power cut."""
+        """Return machine code, or None; drop a damaged index, as after a power cut."""
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # whatever unpickling damaged bytes may raise
@@ -54,13 +54,13 @@ class _Kept(FunctionCache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep machine code if the disk has room."""
+        """Store machine code if possible."""
         with suppress(Exception):
             super().save_overload(sig, data)
 
 
 def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile at the first call, and keep the machine code where numba may write: here, or in the user's cache."""
+    """Compile at the first call, and cache the machine code where numba can write: here, or in the user's cache."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         made = njit(nogil=True, **options)(function)
@@ -111,7 +111,7 @@ def _square(whole, size, norms):
 def _scan(x, size, minus_two, squares, scores, best, second, labels):
     """Find each record's best and second best score in float32, and the first index of the best.
 
-    Four centres and four features at a time: the sums of a tile stay in the first cache, the coefficients in registers.
+    Four centres and four features at a time: the sums of a tile stay in the L1 cache, the coefficients in registers.
     """
     k, d = minus_two.shape
     for i in range(size):
@@ -193,7 +193,7 @@ def _distance(whole, i, center):
 
 @_compiled(fastmath=_ANY_ORDER)
 def _settle(whole, size, centers, doubt, best, second, labels):
-    """Compare again, exactly, where two scores are closer than rounding can tell apart.
+    """Compare again, exactly, where two scores are closer than the rounding error.
 
     `best` stays: it is within `doubt` of the score of the right label too, whichever it was found for.
     """

@@ -1,4 +1,4 @@
-"""Points on the integer grid: quantised once, before anything is computed from them.
+"""Points on the integer grid: quantised once, before any computation.
 
 Source: docs/protocol.md, "Arithmetic".
 """
@@ -24,12 +24,12 @@ class GridPoints:
     Attributes
     ----------
     raw_coordinates : int32 array, shape (d, n)
-        Feature-major, so that blocks of one feature lie together in memory.
+        Feature-major, so that values of one feature are contiguous.
     raw_squared_norms : float64 array, shape (n,)
         Exact integers below 2^53.
     fraction_bits : int
     passes : Passes
-        How to go through them; it changes no result.
+        How to iterate over them; it changes no result.
     """
 
     raw_coordinates: NDArray[np.int32]
@@ -57,7 +57,7 @@ def quantise(raw_points: NDArray[np.float64], fraction_bits: int, passes: Passes
         Scaled; values outside [-1, 1] are clipped.
     fraction_bits : int
     passes : Passes, optional
-        How to go through them later; one thread if left out.
+        How to iterate over them later; by default in one thread.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def quantise_stored(
     passes: StoredPasses,
     scratch: Scratch,
 ) -> GridPoints:
-    """Do what `quantise` does, into a file.
+    """Quantise as `quantise` does, into a file.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where the centres start: sphere packing, from the public seed and without looking at data.
+"""The initial centres: sphere packing, from the public seed and without data.
 
 Source: FastLloyd, §5.3.1, after Su et al. (2016), §3.3.
 """

@@ -1,7 +1,7 @@
-"""How many clusters noisy centres and sizes show: merge them one by one, and stop where a merge begins to cost.
+"""The number of clusters that noisy centres and sizes show: merge them one by one, until a merge becomes expensive.
 
-With more clusters than there are, k-means cuts true ones into pieces. Ward's merging puts pieces together first, for
-that adds little to the cost; the first merge of two true clusters costs several times as much as the one before it. So
+With too many clusters, k-means cuts true ones into pieces. Ward's merging joins pieces first, because that adds little
+to the cost; the first merge of two true clusters costs several times as much as the one before it. So
 the number of clusters is where the cost of a merge over that of the merge before it is largest.
 
 It works on released values only, with basic IEEE operations in a fixed order, so that all parties compute the same
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 MOST = 1024
-"""More clusters than this are not merged: it takes time of the third power of their number."""
+"""More clusters than this are not merged: the time is cubic in their number."""
 LEAST = 3
 """With fewer clusters there is nothing to choose from."""
 CLEAR = 4.5
-"""A number at which the next merge costs so many times the last one stands out, see docs/fastlloyd-plus.md."""
+"""A number of clusters is clear if the next merge costs this many times the last one; see docs/fastlloyd-plus.md."""
 
 # Clusters smaller than this times the noise on a size are left out: they are mostly noise.
 _LEAST_SIZE = 0.5
@@ -36,12 +36,12 @@ _NOTHING = 2.0**-40
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """Which clusters are merged, and why so many are left.
+    """The merged clusters, and the reason for their number.
 
     Attributes
     ----------
     groups : tuple of tuple of int
-        Which of the clusters given make one of those left, each ascending; clusters that are mostly noise in none.
+        The original clusters in each remaining one, ascending; clusters that are mostly noise are in none.
     costs : float64 array, shape (k,)
         Cost of 1, 2, ... clusters: sum of squared distances, beyond what the clusters given leave.
     step : float
@@ -54,7 +54,7 @@ class Merging:
 
 
 def merge(centers: Floats, noisy_counts: Floats, *, count_noise: float) -> Merging:
-    """Merge clusters until as many are left as seem to be there.
+    """Merge clusters down to the number that the data seem to have.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def merge_to(centers: Floats, counts: Floats, k: int) -> tuple[tuple[int, ...], 
     Returns
     -------
     tuple of tuple of int
-        Which of the clusters given make one of those left, each ascending; in the order of their first.
+        The original clusters in each remaining one, ascending; in the order of the first.
     """
     return _groups(list(range(len(counts))), _merge_all(centers, counts)[0][: len(counts) - k])
 
@@ -112,7 +112,7 @@ def gather(values: NDArray[np.float64], groups: tuple[tuple[int, ...], ...]) -> 
 
 
 def _groups(places: list[int], pairs: list[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
-    """Return which clusters these merges put together: who stays and who leaves, as indices of `places`."""
+    """Return the groups of these merges; each merge is a pair of the index that stays and the one that leaves."""
     groups = [[place] for place in places]
     for stays, leaves in pairs:
         groups[stays] += groups[leaves]
@@ -136,7 +136,7 @@ def _choose(steps: list[float], whole: float) -> tuple[int, float]:
 
 
 def _merge_all(centers: Floats, counts: Floats) -> tuple[list[tuple[int, int]], list[float]]:
-    """Merge until one is left; return who stays and who leaves in each merge, and what it adds to the cost."""
+    """Merge until one is left; return the indices that stay and leave in each merge, and its cost."""
     centers, counts, k = centers.copy(), counts.copy(), len(counts)
     cost = np.full((k, k), np.inf)
     for place in range(k):

@@ -1,12 +1,11 @@
-"""How passes over a party's records are carried out: in threads, and compiled once that pays.
+"""Execution of passes over a party's records: in threads, and in compiled code once that is worthwhile.
 
 A pass adds integers and labels each record by itself, so neither threads nor compiled code change a result.
 
-Compiled code costs before it brings anything: importing numba, and on a machine's first use compiling. So passes go on
-in numpy until they have cost about as much as that (the rule of ski rental): a run never takes more than about twice
-what the better choice would have taken, and a small run never pays for what it does not need. Work is counted, not
-timed: n (k d + 80) for a pass over n records, which numpy does at some 0.2 ns a unit, compiled code at half of that or
-less.
+Compiled code has initial costs: importing numba, and compiling at a machine's first use. So passes use numpy until they
+have cost about as much as that (the ski rental rule): a run never takes more than about twice the time of the better
+choice, and a small run never has the initial costs. Work is counted, not timed: n (k d + 80) for a pass over n records,
+which takes numpy some 0.2 ns per unit, and compiled code at most half of that.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 
 _FUSED = "fastlloyd.kmeans.fused"
-# A second of numpy's work beyond the compiled one's, in units: what importing numba costs, and importing and compiling.
+# Cost of importing numba, and of importing and compiling, in units of work that compiled code saves.
 _IMPORT, _COMPILE = 6e9, 6e10
-# Less work than this is done sooner than a thread begins.
+# Less work than this takes less time than starting a thread.
 _LEAST = 1e7
 # More pieces than threads: a thread whose core is busy with something else takes fewer of them.
 _PIECES = 2
@@ -43,7 +42,7 @@ class Passes:
     threads : int
         At least 1.
     patience : float
-        Times the work after which compiled code is taken up: 0 for at once, infinity for never (benchmarks, tests).
+        Factor on the work before compiled code is used: 0 for at once, infinity for never (benchmarks, tests).
     """
 
     __slots__ = ("_done", "_patience", "_threads")
@@ -56,7 +55,7 @@ class Passes:
         self._done = 0.0
 
     def compiled(self, kernel: str, n: int, k: int, d: int) -> ModuleType | None:
-        """Count a pass that begins now, and return `fused.py` if `kernel` is worth its price by now, else None."""
+        """Count a pass that begins now; return `fused.py` if `kernel` is worthwhile by now, else None."""
         if self._patience == _NEVER:
             return None
         self._done += _work(n, k, d) / self._threads
@@ -66,7 +65,7 @@ class Passes:
                 return None
             try:
                 loaded = import_module(_FUSED)
-            except ImportError:  # a numba that does not fit this numpy
+            except ImportError:  # a numba that is incompatible with this numpy
                 self._patience = _NEVER
                 return None
         if self._done < _COMPILE * self._patience and not loaded.is_ready(kernel):
@@ -74,7 +73,7 @@ class Passes:
         return loaded
 
     def new_labels(self, n: int) -> NDArray[np.int64]:
-        """Return room for a label of each record."""
+        """Return an array for the labels of all records."""
         return np.empty(n, dtype=np.int64)
 
     def over(self, n: int, k: int, d: int, run: Callable[[int, int], T]) -> Iterable[T]:
@@ -83,8 +82,7 @@ class Passes:
         Returns
         -------
         iterable
-            What the calls returned, in the order of the ranges; at least one. Go through it: a call may be made only
-            then.
+            The results of the calls, in the order of the ranges; at least one. Iterate over all: calls may be lazy.
         """
         pieces = min(self._threads * _PIECES, n, int(_work(n, k, d) / _LEAST))
         if self._threads == 1 or pieces < 2:

@@ -1,7 +1,7 @@
-"""Plainly and slowly: what the protocols' references need of this room, and what its fast modules are tested against.
+"""Plain and slow code of this subpackage for the protocols' references and for tests of the fast modules.
 
-It calls nothing of the room. It shares the stream of public random words with it, so both draw the same; sums go in
-order, one term after the other, so with up to 8 features both give the same bits.
+It calls nothing else of the subpackage. It uses the same stream of public random words, so both draw the same; sums are
+taken in order, term by term, so with up to 8 features both yield the same bits.
 
 Source: Arthur and Vassilvitskii (2007) for `cluster`; FastLloyd, §5.3.1, after Su et al. (2016), §3.3, for
 `sphere_packing`; Ward (1963) and docs/fastlloyd-plus.md, "Choosing k", for `clusters_left`.
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class PlainClustering:
-    """Centres and what they cost.
+    """Centres and their cost.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class PlainClustering:
 
 
 def on_grid(points: Floats, fraction_bits: int) -> NDArray[np.int64]:
-    """Round scaled points, shape (n, d), to the grid of 2^-q, half to even; what lies outside [-1, 1] is clipped."""
+    """Round scaled points, shape (n, d), to the grid of 2^-q, half to even; values outside [-1, 1] are clipped."""
     return np.rint(np.clip(points, -1.0, 1.0) * 2.0**fraction_bits).astype(np.int64)
 
 
@@ -61,7 +61,7 @@ def sphere_packing(k: int, d: int, seed: int) -> Floats:
 
 
 def _packed(k: int, d: int, radius: int, stream: PublicStream) -> list[list[int]]:
-    """Draw k points, each at least a from the border and 2 a from those before it; fewer if 100 tries do not do."""
+    """Draw k points, each at least a from the border and 2 a from those before it; fewer if 100 tries fail."""
     placed: list[list[int]] = []
     reach = 2**20 - radius
     for _ in range(k):
@@ -138,7 +138,7 @@ def squared_distances(points: Floats, centers: Floats) -> Floats:
 
 
 def in_order(values: Iterable[float]) -> float:
-    """Add up one after the other."""
+    """Add up in order."""
     total = 0.0
     for value in values:
         total += value
@@ -180,7 +180,7 @@ def _cost_of_merge(one: Floats, n: float, other: Floats, m: float) -> float:
 
 
 def _held(points: Floats, weights: Floats | None) -> list[float]:
-    """Return what each point weighs."""
+    """Return the weight of each point."""
     held: list[float] = [] if weights is None else weights.tolist()
     return held if any(held) else [1.0] * len(points)
 
@@ -188,10 +188,10 @@ def _held(points: Floats, weights: Floats | None) -> list[float]:
 def _drawn(mass: list[float], stream: PublicStream) -> int:
     """Draw an index in proportion to its mass, by 53 bits of two words; the last one with mass where they round up."""
     high, low = stream.uint32(2).tolist()
-    wanted = ((high << 32 | low) >> 11) * 2.0**-53 * in_order(mass)
+    target = ((high << 32 | low) >> 11) * 2.0**-53 * in_order(mass)
     reached = 0.0
     for i, part in enumerate(mass):
         reached += part
-        if reached > wanted:
+        if reached > target:
             return i
     return max(i for i, part in enumerate(mass) if part > 0.0)

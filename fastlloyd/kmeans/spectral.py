@@ -93,7 +93,7 @@ def cluster_locally(
     Notes
     -----
     Sees: nobody but the caller; the draws are public, the records decide what comes of them.
-    Privacy: none for whoever is sent the result. A centre may be a single record.
+    Privacy: none for receivers of the result. A centre may be a single record.
     With fewer than d clusters the last bits depend on the machine's linear algebra.
     """
     points = raw_points.raw_coordinates.T / float(1 << raw_points.fraction_bits)

@@ -36,7 +36,7 @@ class Scratch:
     Parameters
     ----------
     folder : Path
-        On whose disk it is; the nearest folder above that exists, if it does not.
+        Its folder, or the nearest existing folder above.
 
     Raises
     ------
@@ -47,7 +47,7 @@ class Scratch:
     def __init__(self, folder: Path) -> None:
         self._folder = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
         try:
-            self._file = TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 it lives as long as this object
+            self._file = TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 it exists as long as this object
         except OSError as error:
             raise self._problem(error) from error
         weakref.finalize(self, self._file.close)
@@ -91,7 +91,7 @@ class Scratch:
         os.ftruncate(self._file.fileno(), size)
 
     def reserve(self, size: int) -> None:
-        """Take this many bytes of the disk, so that writing to a map of the file cannot fail.
+        """Reserve this many bytes of the disk, so that writing to a map of the file cannot fail.
 
         Raises
         ------
@@ -100,13 +100,13 @@ class Scratch:
         """
         try:
             os.posix_fallocate(self._file.fileno(), 0, max(size, 1))
-        except AttributeError:  # macOS cannot reserve: there a full disk ends the process when the map is written
+        except AttributeError:  # macOS cannot reserve: with a full disk, writing to the map ends the process
             os.ftruncate(self._file.fileno(), max(size, 1))
         except OSError as error:
             raise self._problem(error) from error
 
     def map(self, kind: DTypeLike, shape: tuple[int, ...], at: int = 0) -> NDArray[Any]:
-        """Map an array that begins at a place in the file; the file lives as long as its maps."""
+        """Map an array at a place in the file; the file exists as long as its maps."""
         count = int(np.prod(shape))
         if not count:
             return np.empty(shape, kind)
@@ -115,7 +115,7 @@ class Scratch:
 
     def _problem(self, error: OSError) -> ConfigError:
         return ConfigError(
-            f"--memory: no room for records beyond it in {self._folder} ({error.strerror}); free some, give another "
+            f"--memory: no space for more records in {self._folder} ({error.strerror}); free some, give another "
             "--state-dir (or --output, without one), or more --memory",
             reason=Reason.OUTPUT,
         )
@@ -153,7 +153,7 @@ class StoredRows:
             yield self._read(start, min(start + height, self._rows))
 
     def drain(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Read all rows once, each block with the number of its first row, from the last on; give their room back."""
+        """Read all rows once, each block with the number of its first row, from the last on; free their space."""
         height = max(1, _BLOCK_VALUES // self.width)
         while self._rows:
             start = (self._rows - 1) // height * height
@@ -169,15 +169,15 @@ class StoredRows:
 
 
 class StoredPasses(Passes):
-    """Carries out passes over records in a file, a piece at a time; memory of a piece is given back after it.
+    """Carries out passes over records in a file, a piece at a time; the memory of a piece is released after it.
 
     Parameters
     ----------
     threads : int
     folder : Path
-        For a file of labels.
+        Folder of the file of labels.
     memory : int
-        Bytes that the pieces under way may take together; at least a piece is under way.
+        Bytes that the pieces in progress may use together; there is always at least one.
     patience : float
         As for `Passes`.
     """
@@ -196,7 +196,7 @@ class StoredPasses(Passes):
         self._arrays.append(array)
 
     def new_labels(self, n: int) -> NDArray[np.int64]:
-        """Return room for a label of each record, in a file."""
+        """Return an array for the labels of all records, in a file."""
         scratch = Scratch(self._folder)
         scratch.reserve(8 * n)
         labels = scratch.map(np.int64, (n,))
@@ -221,7 +221,7 @@ class StoredPasses(Passes):
 def release(array: NDArray[Any]) -> None:
     """Release the memory of a mapped array; its pages are read again when they are needed. Do nothing for other arrays.
 
-    Maps of files are meant, whose pages the file holds as well.
+    Only for maps of files, whose pages the file holds as well.
     """
     owner: object = array
     while isinstance(owner, np.ndarray | memoryview):

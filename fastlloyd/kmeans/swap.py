@@ -1,11 +1,11 @@
-"""Merge the two clusters that lose least by it, and split another that gains more, or none.
+"""Merge the two clusters whose merge costs least, and split another that gains more, if there is one.
 
 Merging clusters of n_i and n_j records whose centres are D apart adds n_i n_j / (n_i + n_j) D^2 to the cost. That can
-be computed from released values; what a split gains cannot, so it is guessed from below: a share of a cluster's
-records times its distance from the nearest centre, but no more than a share of what is left of the spread within
-clusters. An empty cluster loses nothing by a merge, so it is moved at once.
+be computed from released values. The gain of a split cannot, so it is estimated from below: a share of a cluster's
+records times its distance from the nearest centre, but at most a share of the remaining spread within clusters. Merging
+an empty cluster costs nothing, so it is moved at once.
 
-Post-processing of released values, alike on all parties: basic operations in a fixed order, directions from a public
+Post-processing of released values, the same at all parties: basic operations in a fixed order, directions from a public
 stream.
 
 Source: docs/fastlloyd-plus.md.
@@ -34,7 +34,7 @@ _MOST_MOVES = 32
 _MOST_CLUSTERS = 1024
 _DRAW = 1 << 20
 LEAST_COUNT = 1e-9
-"""A cluster that is merged has at least so many records: else nothing would say where an empty one goes."""
+"""Least count of a merged cluster: otherwise the place of an empty one would be undefined."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ def swap(found: Clusters, *, deviation: Floats, cell: float, least: float, strea
     Parameters
     ----------
     found : Clusters
-        Left as they are.
+        Not modified.
     deviation : float64 array, shape (d,)
         Standard deviation of each feature over all records.
     cell : float
@@ -85,7 +85,7 @@ def narrow(found: Clusters, k: int) -> Clusters:
     Parameters
     ----------
     found : Clusters
-        At least k, `variance` of shape (m,); left as they are. A count below `LEAST_COUNT` is taken as that.
+        At least k, `variance` of shape (m,); not modified. A count below `LEAST_COUNT` is taken as that.
     k : int
 
     Notes

@@ -16,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# Without fold or truncate a centre may leave the domain; beyond this it only breaks exact arithmetic.
+# Without fold or truncate a centre may leave the domain; beyond this limit exact arithmetic would break.
 FREE_LIMIT = 16.0
 WIDTH = 2.0
 """Of the scaled domain [-1, 1]: a feature's range."""
 
 
 def total(values: NDArray[np.float64]) -> float:
-    """Add up in order, shape (n,): numpy's own sum may go another way on another machine.
+    """Add up in order, shape (n,): numpy's own sum may use another order on another machine.
 
     Examples
     --------

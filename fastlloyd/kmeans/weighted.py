@@ -1,8 +1,8 @@
 """k-means of weighted points in the clear: k-means++ from the public seed, then Lloyd's steps.
 
-For points that nobody has to protect: the server's own, or the cells of a released histogram. All draws come from our
-own cipher stream. With up to 8 features all sums are taken in order by basic operations, so a seed gives the same bits
-on every machine; with more, on every machine whose linear algebra rounds alike.
+For public points: the server's own, or the cells of a released histogram. All draws come from the package's own cipher
+stream. With up to 8 features all sums are taken in order by basic operations, so a seed gives the same bits
+on every machine; with more, on every machine whose linear algebra rounds the same way.
 
 Source: Arthur and Vassilvitskii (2007), with several candidates per centre as in its §6; FedDP-KMeans, Alg. 1 line 17.
 """
@@ -21,10 +21,10 @@ from fastlloyd.randomness.prg import PublicStream
 
 _BLOCK_VALUES = 1 << 22
 _ORDERED_FEATURES = 8
-# In order, what is worked on stays in the processor's cache.
+# In order, the working set stays in the processor's cache.
 _ORDERED_VALUES = 1 << 14
 _FEW_CENTERS = 16
-# Beyond it the calls of numpy no longer cost more than the sums.
+# Beyond it the calls of numpy cost less than the sums.
 _FEW_VALUES = 1 << 16
 
 _PLAIN = Passes(patience=math.inf)
@@ -32,7 +32,7 @@ _PLAIN = Passes(patience=math.inf)
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """Centres and what they cost.
+    """Centres and their cost.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ def cluster(
     max_steps: int = 100,
     passes: Passes | None = None,
 ) -> Clustering:
-    """Cluster from several starts and give the cheapest.
+    """Cluster from several starts; return the cheapest result.
 
     Parameters
     ----------
@@ -66,10 +66,10 @@ def cluster(
     k : int
     stream : PublicStream
     weights : float64 array, shape (n,), optional
-        Not negative; ones if left out, or if all are zero.
+        Not negative; ones by default, or if all are zero.
     restarts, max_steps : int
     passes : Passes, optional
-        How to go through the points; it changes no bit.
+        How to iterate over the points; it changes no bit.
 
     Returns
     -------
@@ -101,8 +101,8 @@ def seed_centers(
 
     Notes
     -----
-    Of 2 + ln k candidates the one that lowers the cost most is taken. Where no cost is left (fewer different points
-    than centres) any point is as good as another.
+    Of 2 + ln k candidates the one that lowers the cost most is chosen. If no cost is left (fewer different points than
+    centres) all points are equally good.
     """
     weights = _usable(points, weights)
     candidates = 2 + int(math.log(k))
@@ -152,12 +152,12 @@ def refine(
 def nearest(
     points: NDArray[np.float64], centers: NDArray[np.float64], passes: Passes | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Label points with their nearest centre, lowest index on ties, and give the squared distances; shape (n,) each."""
+    """Return labels of the nearest centres, lowest index on ties, and squared distances; shape (n,) each."""
     n, (k, d) = len(points), centers.shape
     labels, distances = np.empty(n, dtype=np.int64), np.empty(n)
     ordered = d <= _ORDERED_FEATURES
     height = max(1, (_ORDERED_VALUES if ordered else _BLOCK_VALUES) // max(k, 1))
-    if passes is None or not ordered:  # where linear algebra rounds, a block's height might change a bit
+    if passes is None or not ordered:  # with linear algebra, a block's height might change a bit
         passes = _PLAIN
     fused = passes.compiled("label_in_order", n, k, d)
     columns = np.ascontiguousarray(points.T) if fused is not None else points.T
@@ -210,7 +210,7 @@ def _squared_distances(points: NDArray[np.float64], centers: NDArray[np.float64]
 
 
 def _usable(points: NDArray[np.float64], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Return the weights, or ones where there are none."""
+    """Return the weights, or ones if there are none."""
     if weights is None or not weights.any():
         return np.ones(len(points))
     return weights
@@ -222,5 +222,5 @@ def _draw(mass: NDArray[np.float64], count: int, stream: PublicStream) -> NDArra
     uniforms = (((words[:, 0] << np.uint64(32)) | words[:, 1]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     bounds = np.cumsum(mass)
     found: NDArray[np.int64] = np.searchsorted(bounds, uniforms * bounds[-1], side="right").astype(np.int64)
-    # The product may round up to the very end; the last index with mass is the one meant.
+    # The product may round up to the very end; then use the last index with mass.
     return np.minimum(found, int(np.flatnonzero(mass)[-1]))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import RangeError
 
-# Noise of so many standard deviations or scales b must fit; more may wrap, which costs accuracy only.
+# Noise up to this many standard deviations or scales b must fit; more may wrap, which costs only accuracy.
 GAUSSIAN_TAIL = 12.0
 LAPLACE_TAIL = 45.0
 MAX_FRACTION_BITS = 16
@@ -40,7 +40,7 @@ class Ring:
     Raises
     ------
     RangeError
-        Another width was asked for.
+        The width is another one.
     """
 
     bits: int
@@ -66,7 +66,7 @@ class Ring:
         ------
         RangeError
             A value lies outside [-2^(bits-1), 2^(bits-1)): a bug in the choice of fraction bits, since
-            those guarantee room. Never wraps silently.
+            those guarantee that it fits. Never wraps silently.
         """
         if self.bits == 32 and integers.size:
             low, high = int(integers.min()), int(integers.max())
@@ -125,7 +125,7 @@ def choose_fraction_bits(
     Raises
     ------
     RangeError
-        Fewer than 8 fraction bits are left; names the mend.
+        Fewer than 8 fraction bits are left; says what to change.
     """
     need = n_total * max(largest_coordinate, 1.0) + tail
     for q in range(MAX_FRACTION_BITS, MIN_FRACTION_BITS - 1, -1):
@@ -134,10 +134,10 @@ def choose_fraction_bits(
         if fits and exact:
             return q
     if need * 2.0**MIN_FRACTION_BITS >= 2.0 ** (ring_bits - 1):
-        mend = "set ring_bits = 64" if ring_bits == 32 else "lower n_total or raise epsilon"
+        fix = "set ring_bits = 64" if ring_bits == 32 else "lower n_total or raise epsilon"
         raise RangeError(
             f"sums of up to {n_total} records and their noise need {need:.4g} * 2^{MIN_FRACTION_BITS}, which does "
-            f"not fit the {ring_bits}-bit ring with at least {MIN_FRACTION_BITS} fraction bits; {mend}"
+            f"not fit the {ring_bits}-bit ring with at least {MIN_FRACTION_BITS} fraction bits; {fix}"
         )
     raise RangeError(
         f"{d} features are too many for exact scores with {MIN_FRACTION_BITS} fraction bits: leave columns out"

@@ -1,7 +1,7 @@
 """Common masking: every client knows all masks, the server knows none.
 
 Client i sends v_i + r_i modulo 2^b. The server adds up, adds noise and replies with the masked noisy
-sum and the set of clients included; each client subtracts the masks of that set. So a client that
+sum and the set of included clients; each client subtracts the masks of that set. So a client that
 misses a round costs only its data: nothing has to be recovered.
 
 Masks telescope. A round has M + 1 key streams r_1, ..., r_(M+1), each uniform on the whole ring, and client i's mask is
@@ -52,7 +52,7 @@ def continue_history(history: bytes, reply: bytes) -> bytes:
 
 
 class Masks(Protocol):
-    """What a client needs of its masks, common or pairwise; `history` is that of all replies before the round."""
+    """The masks of a client, common or pairwise; `history` is that of all replies before the round."""
 
     def shaped(self, ring: Ring, elements: int) -> Self:
         """Return the same masks for vectors of another ring or length: rounds may differ in both."""
@@ -61,7 +61,7 @@ class Masks(Protocol):
         """Return one client's mask of one round."""
 
     def total(self, round_: int, included: Iterable[PartyId], history: bytes) -> RingArray:
-        """Return the sum of the masks of all clients included: what is left in the server's sum."""
+        """Return the sum of the masks of all included clients, which remains in the server's sum."""
 
 
 class MaskStream:
@@ -71,12 +71,12 @@ class MaskStream:
     ----------
     secret : bytes of length 32
     purpose, context : bytes
-        Keep the streams of different uses, runs and pairs apart.
+        Separate the streams of different uses, runs and pairs.
 
     Notes
     -----
-    Two rounds or histories share a nonce with probability 2^-96: it is a keyed digest, which whoever lacks the secret
-    cannot aim at.
+    Two rounds or histories share a nonce with probability 2^-96: it is a keyed digest, so collisions cannot be
+    found without the secret.
     """
 
     __slots__ = ("_nonce_key", "_stream")
@@ -125,7 +125,7 @@ class MaskGenerator:
     def _shape(self, ring: Ring, elements: int) -> None:
         self._ring = ring
         self._elements = elements
-        # In blocks: each stream begins with a block of its own.
+        # In blocks: each stream begins at a new block.
         self._stride = -(-elements * ring.element_bytes // BLOCK_BYTES)
         self._ready: RingArray = np.zeros((0, elements), dtype=ring.dtype)
         self._ready_for: tuple[int, bytes] | None = None
@@ -136,7 +136,7 @@ class MaskGenerator:
         Raises
         ------
         ValueError
-            The streams of so many clients and elements do not fit the cipher's counter.
+            The streams of all clients and elements do not fit the cipher's counter.
         """
         return self._between(round_, history, client.rank, client.rank + 1)
 
@@ -175,10 +175,10 @@ class MaskGenerator:
 
 def _runs(included: tuple[PartyId, ...]) -> list[tuple[int, int]]:
     """List the first rank of each run of neighbours, and the one after its last."""
-    if included == clients(len(included)):  # nearly always: much cheaper than a look at each
+    if included == clients(len(included)):  # nearly always: much cheaper than a check of each
         return [(1, len(included) + 1)]
     ranks = sorted({party.rank for party in included})
-    leads = [rank - place for place, rank in enumerate(ranks)]  # alike within a run, larger behind each gap
+    leads = [rank - place for place, rank in enumerate(ranks)]  # equal within a run, larger after each gap
     runs, start = [], 0
     while start < len(ranks):
         end = bisect_right(leads, leads[start], start)

@@ -1,10 +1,10 @@
 """Pairwise masks: they cancel in the sum over all clients, and in no smaller sum.
 
-Each pair of clients has a secret of its own: X25519 over their link (authenticated TLS), with keys made for this run
+Each pair of clients has its own secret: X25519 over their link (authenticated TLS), with keys made for this run
 only. Client i adds, for every other client j, the key stream of the pair (i, j): with a plus if i < j, else with a
 minus. So the sum over all clients is free of masks, and the server gets it by adding up. A sum without some client
-still carries that client's streams with all others, uniform on the ring for whoever lacks these secrets: a set
-smaller than all clients cannot be unmasked.
+still carries that client's streams with all others, uniform on the ring without these secrets: the sum of
+fewer clients cannot be unmasked.
 
 The pair's keys are bound to purpose, run and pair, the nonce to round, tensor and history: a digest of all replies
 before the round. So a stream never covers two vectors that other replies have led to (`masking/mask.py`). The share of
@@ -54,7 +54,7 @@ class PairKey:
         self.public = self._private.public_key().public_bytes_raw()
 
     def secret_with(self, me: PartyId, other: PartyId, public: bytes, run_id: bytes) -> bytes:
-        """Derive the secret of a pair, alike on both sides.
+        """Derive the secret of a pair, the same on both sides.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class PairKey:
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(public))
         except ValueError as error:
             raise SecurityError(
-                f"{other} sent a key that no secret can be made with, expected a fresh X25519 key; check its version",
+                f"{other} sent a key that yields no secret, expected a fresh X25519 key; check its version",
                 rank=other.rank,
             ) from error
         keys = {me: self.public, other: public}
@@ -100,12 +100,12 @@ class PairSecrets:
     secrets: Mapping[PartyId, bytes] = field(repr=False)
 
     def to_bytes(self) -> bytes:
-        """Write the secrets for the state directory, in the order of ranks."""
+        """Encode the secrets for the state directory, in the order of ranks."""
         return b"".join(self.secrets[party] for party in sorted(self.secrets))
 
     @classmethod
     def from_bytes(cls, me: PartyId, others: Iterable[PartyId], content: bytes) -> Self:
-        """Read what `to_bytes` wrote.
+        """Decode the output of `to_bytes`.
 
         Raises
         ------
@@ -156,15 +156,15 @@ class PairwiseMasks:
         return other
 
     def mask(self, round_: int, client: PartyId, history: bytes) -> RingArray:
-        """Return this party's mask of one round, shape (elements,): uniform to whoever lacks one pair's secret.
+        """Return this party's mask of one round, shape (elements,): uniform without one of the pairs' secrets.
 
         Raises
         ------
         ValueError
-            Another client's mask is asked for: only that client has it.
+            The mask is another client's: only that client has it.
         """
         if client != self.me:
-            raise ValueError(f"expected {self.me}, whose masks these are, got {client}")
+            raise ValueError(f"expected {self.me}, the owner of these masks, got {client}")
         length = self._elements * self._ring.element_bytes
         result = np.zeros(self._elements, dtype=self._ring.dtype)
         for party, shared in self._streams.items():
@@ -181,7 +181,7 @@ class PairwiseMasks:
         Raises
         ------
         PeerError
-            The server's sum lacks a client: its masks cannot be taken off, and no such sum was agreed.
+            The server's sum lacks a client: its masks cannot be removed, and no such sum was agreed on.
         """
         missing = {self.me, *self._streams} - set(included)
         if missing:

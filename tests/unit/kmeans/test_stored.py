@@ -123,9 +123,9 @@ def test_a_full_disk_is_said_in_a_sentence(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:
-        with pytest.raises(ConfigError, match=r"^--memory: no room for records beyond it in .*; free some"):
+        with pytest.raises(ConfigError, match=r"^--memory: no space for more records in .*; free some"):
             scratch.write(np.ones(1000), 0)
-        with pytest.raises(ConfigError, match="no room"):
+        with pytest.raises(ConfigError, match="no space"):
             scratch.reserve(8192)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
