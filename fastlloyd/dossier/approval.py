@@ -1,8 +1,7 @@
-"""A site's signed approval of everything public in a run, and the refusal of a run that is another one.
+"""A site's signed approval of everything public in a run, and the refusal of any other run.
 
-An approval is for a configuration and for what is claimed of it, not for one run: it holds until a value changes, or
-until the day on which it ends. How often the same run may be
-repeated is for the ledger's budget to say.
+An approval is for a configuration and its claim, not for one run: it holds until a value changes or until it expires.
+The ledger's budget limits how often the same run may be repeated.
 
 Source: docs/protocol.md, "Approval"; docs/data-protection.md.
 """
@@ -43,23 +42,23 @@ _AGAIN = "if the new values are right, approve them with `fastlloyd agree`; othe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """What one site signs.
+    """A signed approval.
 
     Attributes
     ----------
     approval : int
         Version of this format, 2.
     rank : int
-        Of the party that signs.
+        The party that signs.
     name : str
         Its name in the roster.
     approved_at : str
-        UTC, as ISO 8601, by the clock of the site; for people, nothing follows from it.
+        UTC, as ISO 8601, by the clock of the site; only for people.
     expires : str or None
-        Until when it holds, as ISO 8601: a day, to its end in UTC, or a time with its zone; None: without end.
+        Its end, as ISO 8601: a day, to its end in UTC, or a time with its zone; None: without end.
     claim : mapping or None
-        What the run must claim, as `Claim.values` names it; only epsilon and delta where the rest was not known, None
-        where nothing was.
+        The claim that the run must make, as in `Claim.values`; only epsilon and delta if the rest was not known, None
+        if nothing was.
     digest : str
         SHA-256 of the canonical values, hexadecimal: short enough to be compared by telephone.
     values : mapping
@@ -80,11 +79,11 @@ class Approval:
 
     @property
     def party(self) -> PartyId:
-        """Who signs."""
+        """The party that signs."""
         return PartyId(self.rank)
 
     def statement(self) -> bytes:
-        """Return the bytes that are signed: all fields but the signature."""
+        """Return the bytes that are signed: all fields except the signature."""
         content = self._content()
         del content["signature"]
         return canonical(content)
@@ -98,7 +97,7 @@ class Approval:
 
 
 def read_expiry(text: str) -> datetime:
-    """Return the moment at which an approval ends.
+    """Return the time at which an approval ends.
 
     Parameters
     ----------
@@ -129,7 +128,7 @@ def sign_approval(
     claim: Mapping[str, Any] | None = None,
     expires: str | None = None,
 ) -> Approval:
-    """Sign public values, and what is claimed of a run of them, as the owner of a key.
+    """Sign the public values and the claim of a run, as the owner of a key.
 
     Raises
     ------
@@ -153,18 +152,18 @@ def sign_approval(
 
 
 def read_approval(path: Path, roster: Roster) -> Approval:
-    """Read an approval that anybody may have written, and check who signed it.
+    """Read an untrusted approval, and check its signature.
 
     Raises
     ------
     ConfigError
-        The file cannot be read, is no approval, or is not signed by the party of the roster that it names.
+        The file cannot be read, is not an approval, or is not signed by the party of the roster that it names.
     """
     try:
         content = read_regular_bytes(path, MOST_BYTES + 1)
         approval = decode(Approval, load_json(content, most_bytes=MOST_BYTES), "")
         if approval.text().encode() != content:
-            raise ValueError("expected the text as `fastlloyd agree` writes it, got the same values in another form")
+            raise ValueError("expected the format of `fastlloyd agree`, got the same values in another form")
         if digest(approval.values).hex() != approval.digest:
             raise ValueError("its digest is not that of its values")
         if approval.expires is not None:
@@ -173,24 +172,24 @@ def read_approval(path: Path, roster: Roster) -> Approval:
         raise ConfigError(f"cannot read the approval {path}: {error.strerror}; check path and rights") from error
     except ValueError as error:
         raise ConfigError(
-            f"{path} is no approval of `fastlloyd agree`: {error}; ask its client for the file once more"
+            f"{path} is not an approval of `fastlloyd agree`: {error}; ask its client for the file once more"
         ) from error
     entry = next((entry for entry in roster.entries if entry.party == approval.party), None)
     if entry is None or entry.name != approval.name:
         raise ConfigError(
-            f"{path} is the approval of {approval.name!r} ({approval.party}), who is not in this roster; give the "
+            f"{path} is the approval of {approval.name!r} ({approval.party}), which is not in this roster; give the "
             "roster of that approval, or approve anew with `fastlloyd agree`"
         )
     if not verifies(entry.certificate_der, approval.statement(), _bytes(approval.signature), domains.APPROVAL):
         raise ConfigError(
             f"{path} is not signed with the key that the roster has for {approval.name!r} ({approval.party}): it was "
-            "changed, signed by somebody else, or the key was replaced since; approve anew with `fastlloyd agree`"
+            "changed, signed with another key, or the key was replaced since; approve anew with `fastlloyd agree`"
         )
     return approval
 
 
 def check_approval(approval: Approval, values: Mapping[str, Any], source: str) -> None:
-    """Refuse a run with other public values than were approved.
+    """Refuse a run whose public values differ from the approved ones.
 
     Parameters
     ----------
@@ -198,12 +197,12 @@ def check_approval(approval: Approval, values: Mapping[str, Any], source: str) -
     values : mapping
         Of the run that is about to start.
     source : str
-        What the error begins with: a flag, a file.
+        Beginning of the error: a flag, a file.
 
     Raises
     ------
     ConfigError
-        Names each value that differs, as approved and as it is.
+        Names each value that differs, as approved and as it is now.
     """
     if canonical(approval.values) != canonical(values):
         found = differences(approval.values, values) or ["the same values under other names"]
@@ -214,22 +213,22 @@ def check_approval(approval: Approval, values: Mapping[str, Any], source: str) -
 
 
 def check_claim(approval: Approval, claim: Claim | None, planned: Sequence[Release], source: str) -> None:
-    """Refuse a plan that does not keep what was approved; before anything of it is released.
+    """Refuse a plan that violates an approval, before anything is released.
 
     Parameters
     ----------
     approval : Approval
     claim : Claim or None
-        What the run will claim; None where its protocol does not say.
+        The claim of the run; None if its protocol does not provide it.
     planned : sequence of Release
-        All that it will release.
+        All releases of the run.
     source : str
-        What the error begins with: a flag, a file.
+        Beginning of the error: a flag, a file.
 
     Raises
     ------
     ConfigError
-        The claim is another one, or the releases spend more than it says; nothing was released.
+        The claim differs, or the releases spend more than it states; nothing was released.
     """
     approved = approval.claim or {}
     if claim is not None:
@@ -243,8 +242,8 @@ def check_claim(approval: Approval, claim: Claim | None, planned: Sequence[Relea
             )
     epsilon, delta = approved.get("epsilon"), approved.get("delta", 0.0)
     if isinstance(epsilon, int | float) and isinstance(delta, int | float):
-        wanted = approved.get("neighbours")
-        covered = wanted is None or all(covers(release.neighbours, str(wanted)) for release in planned)
+        protected = approved.get("neighbours")
+        covered = protected is None or all(covers(release.neighbours, str(protected)) for release in planned)
         total = spent(planned, float(delta)) if covered else math.inf
         if total > float(epsilon) * (1.0 + ACCOUNTING_SLACK):
             raise ConfigError(
@@ -255,7 +254,7 @@ def check_claim(approval: Approval, claim: Claim | None, planned: Sequence[Relea
 
 
 class Approved:
-    """What a run is held to: approvals, each with what an error begins with.
+    """The approvals that a run must comply with, each with the beginning of its errors.
 
     Parameters
     ----------
@@ -266,19 +265,19 @@ class Approved:
         self._approvals = dict(approvals)
 
     def check_public(self, config: RunConfig, common: CommonInputs, roster: Roster | None) -> None:
-        """Refuse a run with other public values than were approved, or one after an approval has ended.
+        """Refuse a run whose public values differ from the approved ones, or after the end of an approval.
 
         Parameters
         ----------
         config : RunConfig
         common : CommonInputs
         roster : Roster or None
-            Of the run, as it has read it: the file may have changed since.
+            The run's, as it was read: the file may have changed since.
 
         Raises
         ------
         ConfigError
-            Names the value, or the end.
+            Names the value, or the end of the approval.
         """
         values = public_values(config, common, roster)
         for source, approval in self._approvals.items():
@@ -291,7 +290,7 @@ class Approved:
             check_approval(approval, values, source)
 
     def check_claim(self, claim: Claim | None, planned: Sequence[Release]) -> None:
-        """Refuse a plan that does not keep what was approved; see `check_claim`."""
+        """Refuse a plan that violates an approval; see `check_claim`."""
         for source, approval in self._approvals.items():
             check_claim(approval, claim, planned, source)
 
@@ -302,7 +301,8 @@ def read_approvals(folder: Path, roster: Roster) -> dict[Path, Approval]:
     Raises
     ------
     ConfigError
-        The folder cannot be read, a file in it is no approval of a client of this roster, or a client has none or two.
+        The folder cannot be read, a file in it is not an approval of a client of this roster, or a client has none or
+        two.
     """
     clients = [entry for entry in roster.entries if not entry.party.is_server]
     try:
@@ -330,7 +330,7 @@ def read_approvals(folder: Path, roster: Roster) -> dict[Path, Approval]:
 
 
 def _bytes(signature: str) -> bytes:
-    """Decode hexadecimal digits; empty if these are none."""
+    """Decode hexadecimal digits; empty if they are invalid."""
     try:
         return bytes.fromhex(signature)
     except ValueError:
@@ -338,15 +338,15 @@ def _bytes(signature: str) -> bytes:
 
 
 def approved_by_all(folder: Path, config: RunConfig) -> Approved:
-    """Return what refuses a run that not all clients have approved; their files are checked at once."""
+    """Return the approvals of all clients, for the checks of a run; their signatures are checked at once."""
     if config.roster is None:
-        raise ConfigError("--require-approvals: needs --roster and --key, which say who may approve")
+        raise ConfigError("--require-approvals: needs --roster and --key, which determine who may approve")
     roster = Roster.load(Path(config.roster))
     return Approved({str(path): approval for path, approval in read_approvals(folder, roster).items()})
 
 
 def approved(path: Path, config: RunConfig, place: OwnRank) -> Approved:
-    """Return what refuses a run that this client has not approved; the file is checked at once."""
+    """Return this client's approval, for the checks of a run; its signature is checked at once."""
     if config.roster is None:
         raise ConfigError("--approval: needs --roster and --key, whose owner has approved")
     roster = Roster.load(Path(config.roster))

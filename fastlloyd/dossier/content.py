@@ -1,4 +1,4 @@
-"""A dossier of one run, before it happens, from public facts alone.
+"""The dossier of one run, before it happens, from public facts only.
 
 Each section says what documents and code prove and no more; what depends on the protocol comes from its class:
 where data go and in which messages, who sees what, and the claim and the releases that it foresees.
@@ -72,17 +72,17 @@ def make_dossier(run: PlannedRun) -> Dossier:
 
 
 def summarise(run: PlannedRun) -> Iterator[str]:
-    """Say in a few lines what a site is about to take part in."""
+    """Yield a summary of the run for a site, in a few lines."""
     clusters = f"{'at most ' if run.config.choose_k else ''}{format_count(run.common.public.k, 'cluster')}"
     whose = "whose columns the parties hold" if run.vertical else f"of {format_count(run.clients, 'client')}"
     yield (
         f"{run.config.protocol} ({run.config.row.summary}): {clusters} of at most "
         f"{format_count(run.n_total, 'record')} {whose}."
     )
-    told = run.flow
-    if told is not None:
-        yield f"How anything of a record leaves its owner: {told.records}."
-        yield f"Who has the result: {told.result}."
+    flow = run.flow
+    if flow is not None:
+        yield f"How anything of a record leaves its owner: {flow.records}."
+        yield f"Who has the result: {flow.result}."
     yield _short_promise(run)
     if run.expected is not None:
         yield f"What to expect of the result: {run.expected}."
@@ -98,7 +98,7 @@ def summarise(run: PlannedRun) -> Iterator[str]:
 
 
 def _short_promise(run: PlannedRun) -> str:
-    """Say in one sentence what is promised."""
+    """Return the promise in one sentence."""
     if run.unit is None:
         reason = "" if run.foreseen is None else f": {run.foreseen.claim.not_private_reason or 'no noise is added'}"
         return f"No differential privacy is promised{reason}."
@@ -142,7 +142,7 @@ def _role(run: PlannedRun, rank: int) -> str:
 
 
 def _computation(run: PlannedRun) -> Iterator[Block]:
-    """Say what is asked of whom."""
+    """Describe the computation."""
     public = run.common.public
     rows = [
         ("protocol", f"{run.config.row.summary} ({run.config.protocol})"),
@@ -162,7 +162,7 @@ def _computation(run: PlannedRun) -> Iterator[Block]:
         rows.append(("rounds with a release", str(len(rounds))))
     if run.config.unit is not None:
         rows.append(
-            ("one record", f"all rows of one person at one client, told by the column {run.config.unit}, merged")
+            ("one record", f"all rows of one person at one client, identified by the column {run.config.unit}, merged")
         )
     if run.common.categories.lists:
         columns = ", ".join(column for column, _ in run.common.categories.lists)
@@ -196,29 +196,29 @@ def _computation(run: PlannedRun) -> Iterator[Block]:
 
 
 def _staying(run: PlannedRun) -> Iterator[Block]:
-    """Say where data are."""
-    told = run.flow
+    """Describe where data are."""
+    flow = run.flow
     own = "columns and ids" if run.vertical else "records"
     rows = [
         (f"each site's {own}", "at that site: in its own file or database, and in its own process (memory, or disk)"),
-        ("whatever leaves", "described by the package that adds this protocol" if told is None else told.records),
+        ("whatever leaves", "described by the package that adds this protocol" if flow is None else flow.records),
     ]
-    if told is not None:
-        rows += [("clusters of single records", told.labels), ("the result", told.result), *told.further]
+    if flow is not None:
+        rows += [("clusters of single records", flow.labels), ("the result", flow.result), *flow.further]
     yield Listing(("data", "where"), rows)
 
 
 def _leaving(run: PlannedRun) -> Iterator[Block]:
     """List messages and releases."""
-    told = run.flow
-    if told is not None:
+    flow = run.flow
+    if flow is not None:
         yield Text(
             "Every message of this run, and what can be read in it. Messages travel inside TLS 1.3; outside it the "
             "network can read START, VERDICT, ABORT, its acknowledgement and DONE (and, without a roster, "
             "certificates). It also sees who sends how much to whom, and when."
         )
-        rows = [(one.name, one.about, one.route, one.server, one.others) for one in told.sent(run.facts)]
-        reader, rest = told.readers
+        rows = [(one.name, one.about, one.route, one.server, one.others) for one in flow.sent(run.facts)]
+        reader, rest = flow.readers
         yield Listing(("message", "what it is for", "from, to", f"the {reader} can read", f"{rest} can read"), rows)
     else:
         yield Text("Messages: this protocol comes from another package, which does not list them. Ask its authors.")
@@ -227,10 +227,10 @@ def _leaving(run: PlannedRun) -> Iterator[Block]:
         return
     private = run.unit is not None
     yield Text(
-        "Releases: what is opened to somebody, how much noise it carries, and how far one unit (see The promise) can "
+        "Releases: what is revealed to somebody, how much noise it carries, and how far one unit (see The promise) can "
         "move it. Noise of 2 means: the standard deviation (Laplace: the scale) of the noise is twice that far."
         if private
-        else "Releases: what is opened to somebody, and the noise on it."
+        else "Releases: what is revealed to somebody, and the noise on it."
     )
     if run.foreseen.note:
         yield Text(f"{run.foreseen.note[:1].upper()}{run.foreseen.note[1:]}.")
@@ -259,7 +259,7 @@ def _release_rows(releases: Sequence[Release]) -> Iterator[tuple[str, ...]]:
 
 
 def _learning(run: PlannedRun) -> Iterator[Block]:
-    """Say who sees what, alone and together."""
+    """Describe who sees what, alone and together."""
     sights = run.sights
     if sights is None:
         yield Text("This protocol comes from another package, which must say who sees what. Ask its authors.")
@@ -273,7 +273,7 @@ def _learning(run: PlannedRun) -> Iterator[Block]:
         title="Together",
     )
     yield Text(
-        "That parties do not put together what they have is an assumption. The program cannot check it; agreements "
+        "That parties do not combine what they have is an assumption. The program cannot check it; agreements "
         "between the parties must."
     )
 
@@ -330,7 +330,7 @@ def _conditions(run: PlannedRun, stated: Sequence[str], *, bounded: bool) -> Ite
 
 
 def _budget(run: PlannedRun) -> str:
-    """Say what limits repetition."""
+    """Describe the limit on repetition."""
     if run.unit is None:
         return "Without noise no budget can limit how often this is done: one such run counts as infinite."
     named = "names a state directory" if run.config.state_dir is not None else "names no state directory"
@@ -345,7 +345,7 @@ def _budget(run: PlannedRun) -> str:
 
 
 def _links(run: PlannedRun) -> str:
-    """Say how the parties know each other."""
+    """Describe how the parties are authenticated."""
     if run.roster is None:
         return "This run has no roster: keys are made at start and nobody checks them."
     return f"This run pins the certificates of its {len(run.roster.entries)} parties."
@@ -354,7 +354,7 @@ def _links(run: PlannedRun) -> str:
 def _values(run: PlannedRun) -> Iterator[Block]:
     """List everything public."""
     yield Text(
-        "Everything that all parties must have alike; links are confirmed with a digest of it. Digest of all values "
-        f"below: {group_hex(digest(run.values))}."
+        "Everything that must be the same at all parties; links are confirmed with a digest of it. Digest of all "
+        f"values below: {group_hex(digest(run.values))}."
     )
     yield Listing(("name", "value"), run.rows)

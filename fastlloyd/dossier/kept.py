@@ -1,4 +1,4 @@
-"""Whether a finished run kept to an approval: its report compared with what was signed before it.
+"""Whether a finished run complied with an approval: compares its report with what was signed before.
 
 Source: docs/data-protection.md, "Approvals"; docs/report.md, "Verify".
 """
@@ -14,7 +14,7 @@ from fastlloyd.dossier.approval import Approval, read_expiry
 from fastlloyd.errors import ConfigError
 from fastlloyd.wire.values import differences, list_differences
 
-# What a run counts itself; the claim speaks of delta and of the noise of all rounds.
+# Determined by the run; the claim covers delta and the noise of all rounds.
 _SETTLED_LATER = ("rounds", "delta")
 _WORDS = "{}: approved {}, the report has {}"
 
@@ -28,9 +28,9 @@ def compare_report(approval: Approval, report: Mapping[str, Any], bounds: Bounds
     report : mapping
         A valid report.json.
     bounds : Bounds or None
-        As the folder of the run has them, where they are public beforehand.
+        From the folder of the run, if they are public beforehand.
     source : str
-        What the error begins with.
+        Beginning of the error.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def compare_report(approval: Approval, report: Mapping[str, Any], bounds: Bounds
     Raises
     ------
     ConfigError
-        Names each value that differs, or the end of the approval, where the run began after it.
+        Names each value that differs, or the end of the approval, if the run began after it.
     """
     seconds = report["timing"]["setup_seconds"] + report["timing"]["rounds_seconds"]
     began = datetime.fromisoformat(report["created"]) - timedelta(seconds=seconds)
@@ -50,8 +50,8 @@ def compare_report(approval: Approval, report: Mapping[str, Any], bounds: Bounds
             f"began about {began:%Y-%m-%dT%H:%M:%SZ}; show this to the people who answer for the run"
         )
     approved, reported = _values(approval, report, bounds)
-    claimed, said = _claim(approval, report)
-    found = differences({"values": approved, "claim": claimed}, {"values": reported, "claim": said}, _WORDS)
+    claimed, stated = _claim(approval, report)
+    found = differences({"values": approved, "claim": claimed}, {"values": reported, "claim": stated}, _WORDS)
     if found:
         raise ConfigError(
             f"{source}: the report is not of the run that {approval.party} approved: {list_differences(found)}; show "
@@ -67,20 +67,20 @@ def compare_report(approval: Approval, report: Mapping[str, Any], bounds: Bounds
 def _values(
     approval: Approval, report: Mapping[str, Any], bounds: Bounds | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the public values that stand in both, as approved and as reported."""
+    """Return the public values that are in both, as approved and as reported."""
     values, parameters, signatures = approval.values, report["parameters"], report["signatures"]
     settled = values.get("settled")
-    wanted: dict[str, Any] = {
+    expected: dict[str, Any] = {
         **(settled if isinstance(settled, Mapping) else {}),
         "settings": values.get("settings"),
         "client_caps": values.get("caps"),
         "unit": values.get("unit"),
     }
     later = (*_SETTLED_LATER, *(("k",) if values.get("choose_k") else ()))
-    shared = [name for name in wanted if name in parameters and name not in later]
-    if wanted.get("min_clients") is None and "min_clients" in shared:
+    shared = [name for name in expected if name in parameters and name not in later]
+    if expected.get("min_clients") is None and "min_clients" in shared:
         shared.remove("min_clients")
-    approved = {name: wanted[name] for name in shared}
+    approved = {name: expected[name] for name in shared}
     reported = {name: parameters[name] for name in shared}
     approved |= {"protocol": values.get("protocol"), "roster": values.get("roster")}
     reported |= {"protocol": report["protocol"], "roster": None if signatures is None else signatures["roster"]}
@@ -100,15 +100,15 @@ def _values(
 
 
 def _claim(approval: Approval, report: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the claim as approved, and what the report has of it; a text counts as there where the claim holds it."""
+    """Return the approved claim, and the report's values of it; a text counts as present if the claim contains it."""
     privacy, approved = report["privacy"], dict(approval.claim or {})
-    said: dict[str, Any] = {}
-    for name, wanted in approved.items():
+    reported: dict[str, Any] = {}
+    for name, expected in approved.items():
         if name in privacy:
-            said[name] = privacy[name]
-        elif name == "not_private_reason" and wanted is not None:
-            said[name] = report[name]
+            reported[name] = privacy[name]
+        elif name == "not_private_reason" and expected is not None:
+            reported[name] = report[name]
         elif name in ("against", "conditions") and not report["not_private"]:
-            parts = [wanted] if isinstance(wanted, str) else list(wanted)
-            said[name] = wanted if all(str(part) in report["claim"] for part in parts) else report["claim"]
-    return {name: value for name, value in approved.items() if name in said}, said
+            parts = [expected] if isinstance(expected, str) else list(expected)
+            reported[name] = expected if all(str(part) in report["claim"] for part in parts) else report["claim"]
+    return {name: value for name, value in approved.items() if name in reported}, reported

@@ -1,4 +1,4 @@
-"""A run before it happens, and what follows from its public facts alone."""
+"""A run before it happens, and what follows from its public facts."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class PlannedRun:
     Attributes
     ----------
     config : RunConfig
-        As the protocol's `gather` returned it.
+        From the protocol's `gather`.
     common : CommonInputs
     clients : int
     roster : Roster or None
     foreseen : Foreseen or None
-        None where the number of features is not known, or the protocol does not say.
+        None if the number of features is not known, or the protocol does not provide it.
     expected : str or None
-        What to expect of the result, and, where it is not good, the nearest settings of which it would be.
+        The expected result, and, if it is not good, the nearest settings with a good one.
     sized : bool
         Whether the number of features is known.
     terms : Claim or None
         Where it is not: the claim of a run of any number, of which epsilon and delta hold for every number.
     purpose : str
-        What the run is for; empty: to be filled in.
+        Purpose of the run; empty: to be filled in.
     """
 
     config: RunConfig
@@ -60,7 +60,7 @@ class PlannedRun:
 
     @property
     def rows(self) -> list[tuple[str, str]]:
-        """Everything public as people read it, each value once; with what the plan makes of a number left to it."""
+        """Everything public, formatted for people, each value once, with automatic numbers from the plan."""
         planned = {} if self.foreseen is None else self.foreseen.parameters
         flat, rows = dict(flatten(self.values)), []
         for name, value in flat.items():
@@ -74,14 +74,14 @@ class PlannedRun:
 
     @property
     def claim(self) -> dict[str, Any] | None:
-        """What the run must claim, by name, as far as it is known; None: nothing is."""
+        """The claim of the run, by name, as far as known; None if nothing is known."""
         if self.foreseen is not None:
             return self.foreseen.claim.values()
         return None if self.terms is None else {name: self.terms.values()[name] for name in ("epsilon", "delta")}
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What tables of messages and sights depend on."""
+        """The facts on which the tables of messages and sights depend."""
         parameters = dict(self.config.own_settings) if self.foreseen is None else dict(self.foreseen.parameters)
         return {
             **parameters,
@@ -94,7 +94,7 @@ class PlannedRun:
 
     @property
     def masking(self) -> str | None:
-        """How masks are made, where the protocol has a choice."""
+        """How masks are made, if the protocol has a choice."""
         return self.config.masking if self.foreseen is None else self.foreseen.masking
 
     @property
@@ -104,14 +104,14 @@ class PlannedRun:
 
     @property
     def unit(self) -> str | None:
-        """What neighbours differ in; None where nothing is private."""
+        """The difference between neighbours; None if nothing is private."""
         if self.foreseen is not None and not self.foreseen.claim.private:
             return None
         return privacy_unit(self.config)
 
     @property
     def why_unforeseen(self) -> str:
-        """Say why claim and releases are not known."""
+        """Why claim and releases are not known."""
         if not self.sized:
             return "the number of features is not known here (give it with --d)"
         return "the package that adds this protocol does not say them beforehand"

@@ -1,4 +1,4 @@
-"""What a dossier says of every run: files that stay, keys, ends of a run, and the questions of an impact assessment.
+"""Texts of a dossier: files, keys, ends of a run, impact assessment; what epsilon says, and what is not promised.
 
 Source: docs/security.md, "Files" and "Keys, rosters and the telephone"; docs/operations.md, "How a run ends" and "State
 directory, budget, resume"; docs/data-protection.md.
@@ -43,7 +43,7 @@ _FILES = Listing(
         ),
         (
             "report.json, report.html, ledger.jsonl, centroids.csv, bounds.csv, sizes.csv, pictures",
-            "whoever has the result, in --output",
+            "all who have the result, in --output",
             "released values, public facts, the signatures of the parties",
             "yours to decide; with the roster they prove later what was claimed",
         ),
@@ -63,7 +63,7 @@ _FILES = Listing(
             "interrupted-RUN-client-I.ledger.jsonl",
             "the same folder, after a broken run without --state-dir",
             "releases that were paid for",
-            "as long as the ledger: count them by hand",
+            "as long as the ledger: count them manually",
         ),
         ("logs (--log-file)", "each party", "times, ranks, rounds; by intention no record, mask, seed or key", "yours"),
         ("NAME.key", "its owner, mode 0600", "private key, not encrypted", "until it is replaced in the roster"),
@@ -82,7 +82,7 @@ _SURE = 1.0
 
 
 def files(*, labels: bool) -> Listing:
-    """Return the table of files that stay; `labels` says whether clients write labels of their own records."""
+    """Return the table of remaining files; `labels`: whether clients write labels of their own records."""
     return Listing(_FILES.head, (*_FILES.rows, _LABELS) if labels else _FILES.rows, title=_FILES.title)
 
 
@@ -208,15 +208,15 @@ def factor_words(epsilon: float) -> str:
 
 
 def promise_words(epsilon: float, delta: float, unit: str, neighbours: str = ADD_REMOVE) -> list[str]:
-    """Say what (epsilon, delta) promises about one unit of privacy.
+    """Explain what (epsilon, delta) promises about one unit of privacy.
 
     Parameters
     ----------
     epsilon, delta : float
     unit : str
-        What neighbours differ in.
+        The difference between neighbours.
     neighbours : str
-        How they differ, as releases name it.
+        The neighbouring relation, as in releases.
 
     Returns
     -------
@@ -246,7 +246,7 @@ def promise_words(epsilon: float, delta: float, unit: str, neighbours: str = ADD
 
 
 def worlds(neighbours: str) -> str:
-    """Say how the two worlds differ that the promise compares."""
+    """Explain how the two worlds of the promise differ."""
     if neighbours.startswith("add-remove"):
         return "in one it takes part in the run, in the other it does not"
     return (
@@ -263,7 +263,7 @@ def _delta_words(delta: float) -> list[str]:
 
 
 def not_promised(run: PlannedRun) -> Iterator[str]:
-    """List what must not be read into the promise."""
+    """List what is not promised."""
     if run.unit is None:
         yield "Differential privacy: none. What a party learns is limited by the tables above and by nothing else."
     else:
@@ -293,7 +293,7 @@ def not_promised(run: PlannedRun) -> Iterator[str]:
             "and know how many there are."
         )
     yield "That parties which lie about their own records are noticed: they can move the result (poisoning)."
-    yield "Silence about sizes: how long a party takes tells roughly how many records it has."
+    yield "Silence about sizes: the time that a party takes shows roughly how many records it has."
     if run.unit is not None:
         yield "A useful result: noise may outweigh what is there. fastlloyd plan says what to expect."
     yield "Protection of the computers, files, logs and results of the parties, which is theirs to provide."
@@ -301,7 +301,7 @@ def not_promised(run: PlannedRun) -> Iterator[str]:
 
 
 def open_points(run: PlannedRun) -> Iterator[str]:
-    """List what somebody has to settle before the run."""
+    """List the decisions that people must make before the run."""
     if not run.purpose:
         yield "State the purpose, and why this processing is needed for it."
     if run.roster is None:
@@ -330,7 +330,7 @@ def open_points(run: PlannedRun) -> Iterator[str]:
             yield f"Decide whether such a result is worth the processing: {run.expected or expected.sentence}."
     yield "Confirm that bounds, categories, N, k, columns and epsilon were chosen without looking at the records."
     if run.common.dataset is None and not run.vertical and not run.config.columns and run.common.bounds.names is None:
-        yield "Name the columns in the run file: as it is, all numeric columns of each site's file are used."
+        yield "Name the columns in the run file: by default, all numeric columns of each site's file are used."
     yield from _trust_points(run)
     if run.config.evaluate:
         yield "Take --evaluate out: it computes figures from the true records."
@@ -339,12 +339,12 @@ def open_points(run: PlannedRun) -> Iterator[str]:
 
 
 def _trust_points(run: PlannedRun) -> Iterator[str]:
-    """Say what must be agreed on about collusion."""
+    """List agreements about collusion."""
     sights = run.sights
     weaker = () if sights is None else [one for one in sights.together if one.weaker]
     named = [one.who for one in (*run.unprotected, *weaker) if not one.public]
     if named:
-        yield f"Agree in writing that these will not put together what they have: {'; '.join(named)}."
+        yield f"Agree in writing that these will not combine what they have: {'; '.join(named)}."
     if run.flow is not None and run.flow.server_noise:
         yield (
             "Choose an operator of the server that is none of the sites, and keep the result from it; if the result is "

@@ -1,4 +1,4 @@
-"""Verifies the privacy of a finished run from its ledger alone, and who vouches for it.
+"""Verification of a finished run's privacy from its ledger, and of its signatures.
 
 Source: docs/report.md, "Verify".
 """
@@ -34,9 +34,9 @@ def verify(folder: Path, roster: Path | None = None, approval: Path | None = Non
     ----------
     folder : Path
     roster : Path, optional
-        Of the run: then the parties' signatures are checked too.
+        The run's; then the parties' signatures are checked too.
     approval : Path, optional
-        Of a party of that roster: then the report is compared with it, too.
+        Of a party of that roster; then the report is compared with it, too.
 
     Returns
     -------
@@ -50,8 +50,8 @@ def verify(folder: Path, roster: Path | None = None, approval: Path | None = Non
 
     Notes
     -----
-    Verifies the accounting and, with a roster, who vouches for it; not that the noise was drawn: that is what the tests
-    of the sampler are for.
+    Verifies the accounting and, with a roster, its signatures; not that the noise was drawn, which the tests of the
+    sampler check.
     """
     document = load(folder / "report.json")
     privacy = document["privacy"]
@@ -77,7 +77,7 @@ def verify(folder: Path, roster: Path | None = None, approval: Path | None = Non
 
 
 def _signed(folder: Path, document: Mapping[str, Any], roster: Path | None) -> str:
-    """Check the signatures, or say why they were not checked."""
+    """Check the signatures, or return why they were not checked."""
     if roster is not None:
         return f"verified: {verify_signatures(folder, document, Roster.load(roster))}"
     if document["signatures"] is None:
@@ -93,12 +93,12 @@ def _approved(folder: Path, document: Mapping[str, Any], roster: Path, approval:
 
 
 def read_ledger(path: Path) -> list[Release]:
-    """Read all releases of a ledger without locking or mending it.
+    """Read all releases of a ledger without locking or repairing it.
 
     Raises
     ------
     ConfigError
-        The file is missing, a line is damaged, or a release stands twice.
+        The file is missing, a line is damaged, or a release occurs twice.
     """
     try:
         lines = read_regular(path).splitlines()
@@ -106,12 +106,12 @@ def read_ledger(path: Path) -> list[Release]:
         raise ConfigError(f"cannot read the ledger {path}: {error}; give the folder of a finished run") from error
     releases = [Release.from_json(line, f"line {number} of {path}") for number, line in enumerate(lines, start=1)]
     if len({release.key for release in releases}) != len(releases):
-        raise ConfigError(f"{path}: a release of one run, round and name stands twice; restore the file from a copy")
+        raise ConfigError(f"{path}: a release of one run, round and name occurs twice; restore the file from a copy")
     return releases
 
 
 def _compare_releases(reported: Sequence[Mapping[str, Any]], releases: Sequence[Release], run: str) -> None:
-    """Check that report and ledger hold the same releases."""
+    """Check that report and ledger have the same releases."""
     known = {(r.round, r.name): public_releases([r.to_dict()])[0] for r in releases}
     claimed = {(entry["round"], entry["name"]): entry for entry in reported}
     if len(claimed) != len(reported):
@@ -119,7 +119,7 @@ def _compare_releases(reported: Sequence[Mapping[str, Any]], releases: Sequence[
     for key in claimed.keys() ^ known.keys():
         here, there = ("ledger.jsonl", "report.json") if key in known else ("report.json", "ledger.jsonl")
         raise ConfigError(
-            f"the release {key[1]!r} of round {key[0]} stands in {here} but not in {there} (run {run}); {_ANOTHER}"
+            f"the release {key[1]!r} of round {key[0]} is in {here} but not in {there} (run {run}); {_ANOTHER}"
         )
     for key, entry in claimed.items():
         for field, value in entry.items():
@@ -131,19 +131,17 @@ def _compare_releases(reported: Sequence[Mapping[str, Any]], releases: Sequence[
 
 
 def _check_rounds(document: Mapping[str, Any], releases: Sequence[Release]) -> None:
-    """Check that every round that took place has released something that is accounted for."""
+    """Check that the ledger has a release of every round."""
     if all(release.mechanism == "none" for release in releases):
-        return  # nothing is claimed, so one entry may stand for all rounds
+        return  # nothing is claimed, so one entry is enough for all rounds
     accounted = {release.round for release in releases}
     for entry in document["rounds"]:
         if entry["round"] not in accounted:
-            raise ConfigError(
-                f"round {entry['round']} took place, but no release of it stands in ledger.jsonl; {_ANOTHER}"
-            )
+            raise ConfigError(f"round {entry['round']} took place, but no release of it is in ledger.jsonl; {_ANOTHER}")
 
 
 def _compare_epsilon(privacy: Mapping[str, Any], epsilon: float) -> None:
-    """Check the reported epsilon, and that it is within what was asked for."""
+    """Check the reported epsilon, and that it is at most the requested one."""
     said = math.inf if privacy["spent_epsilon"] is None else privacy["spent_epsilon"]
     if said != epsilon and not math.isclose(said, epsilon, rel_tol=_SLACK):
         raise ConfigError(

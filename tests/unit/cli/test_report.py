@@ -183,7 +183,7 @@ def test_untouched_run_verifies(write_run, capsys, mechanism, delta):
         ({"privacy__epsilon": 0.01}, "more than the 0.01 asked for"),
         ({"privacy__delta": 1e-9}, "was spent, but the releases"),
         ({"privacy__releases__1__noise_scale": 1999.0}, "noise_scale = 1999"),
-        ({"privacy__releases__1__name": "other"}, "stands in"),
+        ({"privacy__releases__1__name": "other"}, "is in ledger.jsonl but not in"),
         ({"privacy__releases": []}, "not in report.json"),
         ({"run": "00aa"}, "not in ledger.jsonl"),
         ({"rounds": [{**ROUND, "round": 7}]}, "round 7 took place"),
@@ -206,8 +206,8 @@ def test_changed_ledger_is_found_out(write_run):
     ledger = folder / "ledger.jsonl"
     lines = ledger.read_text().splitlines(keepends=True)
     cases = {
-        "stands in report.json but not in ledger.jsonl": lines[:-1],
-        "stands twice": [*lines, lines[0]],
+        "is in report.json but not in ledger.jsonl": lines[:-1],
+        "occurs twice": [*lines, lines[0]],
         "line 1": ["{}\n", *lines],
     }
     for words, content in cases.items():

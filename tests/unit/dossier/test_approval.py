@@ -188,8 +188,8 @@ def changed(**fields: Any) -> str:
         (changed(signature="00" * 64), "is not signed with the key"),
         (changed(approved_at="2025-01-01T00:00:00+00:00"), "is not signed with the key"),
         (changed(rank=2, name="site 2"), "is not signed with the key"),
-        (changed(rank=2), "who is not in this roster"),
-        (changed(rank=9), "who is not in this roster"),
+        (changed(rank=2), "which is not in this roster"),
+        (changed(rank=9), "which is not in this roster"),
     ],
     ids=lambda value: str(value)[:20],  # no keys: to all workers of pytest-xdist a test has the same name
 )
@@ -217,7 +217,7 @@ def test_an_end_that_is_no_moment_is_refused(
     tmp_path: Path, text: str, site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     signed = sign_approval(VALUES, IDENTITIES[1], ROSTER, approved_at=NOW, expires=text)
-    with pytest.raises(ConfigError, match="is no approval of `fastlloyd agree`"):
+    with pytest.raises(ConfigError, match="is not an approval of `fastlloyd agree`"):
         read_approval(written(tmp_path / "approval.json", signed.text()), ROSTER)
     assert main([*AGREE, "--yes", "--expires", text]) == 2
     assert "--expires" in capsys.readouterr().err and not list(site.glob("approval_1*"))

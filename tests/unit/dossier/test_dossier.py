@@ -248,7 +248,7 @@ def test_it_says_what_to_expect_and_asks_whether_that_is_worth_it() -> None:
 
 def test_one_record_of_many_rows_is_the_unit_where_the_run_merges_them() -> None:
     merged = to_markdown(make_dossier(plan_run(config("fastlloyd", {"unit": "person"}), 3, None, d=2)))
-    assert "told by the column person, merged" in merged and "all rows of one person at one client" in merged
+    assert "identified by the column person, merged" in merged and "all rows of one person at one client" in merged
     plain = to_markdown(make_dossier(plan_run(config("fastlloyd", {}), 3, None, d=2)))
     assert "merged" not in plain and "somebody with g rows has g times the epsilon" in plain
 
