@@ -57,7 +57,7 @@ def draft_folder(state: Path, run: str) -> Path:
             remove(left)
         folder.mkdir(mode=0o700)
     except OSError as error:
-        raise problem(f"--review: {folder} cannot be made ({error.strerror}); check rights and room") from error
+        raise problem(f"--review: {folder} cannot be made ({error.strerror}); check rights and free space") from error
     return folder
 
 
@@ -103,7 +103,9 @@ def hold(state: Path, waiting: Decision, key: Ed25519PrivateKey | None) -> Decis
             draft.replace(folder)
             sync_directory(folder.parent)
         except OSError as error:
-            raise problem(f"--review: {folder} cannot be written ({error.strerror}); check rights and room") from error
+            raise problem(
+                f"--review: {folder} cannot be written ({error.strerror}); check rights and free space"
+            ) from error
         own = tuple(name for name in waiting.own if name in digests)
         return decisions.add(replace(waiting, files=digests, own=own), key)
 

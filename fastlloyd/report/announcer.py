@@ -1,4 +1,4 @@
-"""What one rank tells the people, or the supervisor, that watch it: public values only."""
+"""What one rank reports to the people, or the supervisor, that watch it: public values only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fastlloyd.wire.header import PartyId
 
 _log = logging.getLogger(__name__)
 FIRST_S = 10.0
-"""After so many silent seconds of the set-up people hear what it waits for; then after twice as many, and so on."""
+"""Silent seconds of the set-up before people hear what it waits for; then twice as many, and so on."""
 
 
 class Patience:
@@ -40,7 +40,7 @@ class Patience:
         self._over = threading.Event()
 
     def start(self) -> None:
-        """Begin to count; a thread of its own does, for what is waited for may be anything."""
+        """Start to count, in a separate thread: the set-up may wait for anything."""
         threading.Thread(target=self._watch, name="patience", daemon=True).start()
 
     def end(self) -> None:
@@ -57,7 +57,7 @@ class Patience:
 
 @dataclass(slots=True)
 class Announcer:
-    """Tells people and the supervisor what happens; public values only.
+    """Reports to people and the supervisor what happens; public values only.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Announcer:
     names : mapping from rank to str
         The parties' names in the roster; empty without one.
     journal : Journal
-        Where else than to people it is told.
+        Where else than to people it is reported.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Colour on a terminal: headings, the verdict, warnings and errors, told by how their lines begin.
+"""Colour on a terminal: headings, the verdict, warnings and errors, recognised by how their lines begin.
 
 Text gets its colour where it is written to a terminal, and nowhere before: what ranks print comes through pipes.
 """

@@ -101,7 +101,7 @@ class Earlier:
 
 
 def _owner(name: str) -> int | None:
-    """Return the rank of the party that alone writes a file; None where all parties have it alike."""
+    """Return the rank of the party that alone writes a file; None where it is the same at all parties."""
     if name == "server.json":
         return SERVER.rank
     own = _OWN.fullmatch(name)

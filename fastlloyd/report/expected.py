@@ -18,7 +18,7 @@ PRIOR_VARIANCE = 0.15
 # What the noise adds to the cost, over what k clusters of such features cost. The limits were chosen on generated data:
 # docs/report.md, "How the verdict was calibrated".
 _GRADES: tuple[tuple[Verdict, float], ...] = (("good", 0.0075), ("fair", 0.03), ("poor", 0.25))
-MEND = "take fewer clusters or features, more records or a larger epsilon"
+ADVICE = "take fewer clusters or features, more records or a larger epsilon"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Expected:
     @property
     def sentence(self) -> str:
         """What to expect, in one sentence without a full stop."""
-        return self.finding + (f"; {MEND}" if self.verdict in ("poor", "noise") else "")
+        return self.finding + (f"; {ADVICE}" if self.verdict in ("poor", "noise") else "")
 
     @property
     def finding(self) -> str:
@@ -66,13 +66,13 @@ class Expected:
 
     def _least_finding(self) -> str:
         """Say what can be said where only the least noise is known, or nothing."""
-        untold = "how much noise lies on a centre cannot be told before the run"
+        unknown = "how much noise lies on a centre cannot be told before the run"
         if self.least is None:
-            return untold
+            return unknown
         head = f"noise of at least {percent(self.least)} of the range on an average centre, {self.if_least}"
         if self.verdict == "noise":
             return f"{head}: this result would be noise"
-        return f"{untold}; {head}: {self._grade(self.least)} at best"
+        return f"{unknown}; {head}: {self._grade(self.least)} at best"
 
     def _grade(self, centre_noise: float) -> Verdict:
         return grade((2.0 * centre_noise) ** 2, k=self.k, d=self.d)

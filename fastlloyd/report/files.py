@@ -58,7 +58,7 @@ def write_atomic(
         replace_file(path, (piece.encode() if isinstance(piece, str) else piece for piece in pieces), mode=mode)
     except OSError as error:
         raise ConfigError(
-            f"{flag}: {path} cannot be written ({error.strerror}); check path, rights and room",
+            f"{flag}: {path} cannot be written ({error.strerror}); check path, rights and free space",
             reason=Reason.OUTPUT,
         ) from error
 

@@ -118,9 +118,9 @@ def _asked_near(search: Search, likely: Good, good: Good) -> Good:
 
     for guess, last in ((True, _MARGIN), (False, 1.0 / _MARGIN)):
         for margin in (1.0, last):
-            alike = [value for value, found in _guess(search, likely, margin).items() if found is guess]
+            same = [value for value, found in _guess(search, likely, margin).items() if found is guess]
             # A guess that was wrong is wrong by little: the next one is on the safe side.
-            if not alike or asked(min(alike) if guess else max(alike)) is guess:
+            if not same or asked(min(same) if guess else max(same)) is guess:
                 break
     return asked
 

@@ -56,7 +56,7 @@ def palette_picture(
     d = pixels.shape[1] if pixels.ndim == 2 else 0
     if d not in (1, 3) or len(pixels) != height * width or centroids.shape[1:] != (d,) or not len(centroids):
         raise ConfigError(
-            f"a palette picture needs {height * width} pixels of 1 or 3 colours and centroids alike, got shapes "
+            f"a palette picture needs {height * width} pixels of 1 or 3 colours and the same for centroids, got shapes "
             f"{pixels.shape} and {centroids.shape}; leave --columns out"
         )
     palette = _bytes(centroids)

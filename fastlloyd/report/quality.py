@@ -1,6 +1,6 @@
 """How much of a result is signal: what the noise leaves of what was released.
 
-A protocol says how much noise lies on what it released (`ResultNoise`); this module judges it, alike for every
+A protocol says how much noise lies on what it released (`ResultNoise`); this module judges it, the same for every
 protocol.
 
 Privacy: post-processing. Everything here follows from public numbers, from released values and from the known
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import format_count
-from fastlloyd.report.expected import MEND, Expected, Verdict, grade, percent
+from fastlloyd.report.expected import ADVICE, Expected, Verdict, grade, percent
 from fastlloyd.report.pinned import pinned_words
 from fastlloyd.report.ranges import MOST_CLUSTERS, NORMAL_TAIL, overlapping
 
@@ -358,11 +358,13 @@ def _warnings(
     """Say what is doubtful, each in one sentence."""
     said = []
     if verdict == "noise":
-        said.append(f"this result is mostly noise{f' ({figure})' if figure else ''}: do not use it; {MEND} ({_AGAIN})")
+        said.append(
+            f"this result is mostly noise{f' ({figure})' if figure else ''}: do not use it; {ADVICE} ({_AGAIN})"
+        )
     elif verdict in ("fair", "poor") and figure:
         said.append(f"noise may have made this result worse than it could be ({figure})")
-    told = ("fair", "poor", "noise") if verdict == "unknown" else ("noise",)
-    if expected is not None and expected.verdict in told:
+    said_before = ("fair", "poor", "noise") if verdict == "unknown" else ("noise",)
+    if expected is not None and expected.verdict in said_before:
         said.append(f"the plan said: {expected.sentence}")
     if empty:
         said.append(f"{_named('cluster', empty)} cannot be told from empty: 0 lies within the 95 % range of the size")

@@ -83,7 +83,7 @@ def chi_squared_quantile(level: float, degrees: int) -> float:
     """Return the quantile of chi-squared, above two degrees of freedom by Wilson and Hilferty's cube.
 
     For levels from 0.9 to 1 - 1e-7 it is at most 0.7 % too small and at most 9 % too large: in the tail, with few
-    degrees, two centres are rather called alike than apart.
+    degrees, two centres are called equal rather than different.
 
     Examples
     --------

@@ -3,7 +3,7 @@
 Each party signs a statement: run, roster, the digest that all agreed on, and what it has of the report::
 
     public       protocol, run, parties, parameters, releases, who was included in each round
-    centroids    the same, feature names, and the SHA-256 of each result file that all make alike
+    centroids    the same, feature names, and the SHA-256 of each result file that is the same at all
     result       the same, and the noisy sizes
 
 Of a result the statement has a commitment: signatures pass the server, and a digest would let it test guesses of the
@@ -52,7 +52,7 @@ class SignedRecord:
         As `Release.to_dict` gives them.
     features, noisy_sizes : sequence or None
     files : mapping from file name to text
-        Result files that all parties with the result make alike.
+        Result files that are the same at all parties with the result.
     covers : {'public', 'centroids', 'result'}
         What this party has of it.
     """
@@ -65,7 +65,7 @@ class SignedRecord:
     covers: Covers = "result"
 
     def statement(self, roster: bytes, agreed: bytes, covers: Covers, opening: bytes | None) -> bytes:
-        """Return the bytes that a party signs which has so much of it, and whose commitment has this opening."""
+        """Return the bytes that a party signs, given what it has of the result and the opening of its commitment."""
         public = _public(self.common, self.releases)
         result = _result(self.features, self.noisy_sizes, file_digests(self.files), covers)
         if result is not None and opening is None:

@@ -34,7 +34,7 @@ class MaskAgreement:
         All clients, `me` among them.
     run_id : bytes
     context : bytes
-        Digest of everything that the clients must have alike: roster, public parameters, plan, first centres.
+        Digest of everything that must be equal at all clients: roster, public parameters, plan, first centres.
     to_keep : mapping
         What a resume compares: the plan, and the digest of this party's records.
     resumed : bool

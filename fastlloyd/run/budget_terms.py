@@ -83,7 +83,7 @@ class Terms:
             asked = "rows (no --unit)" if column is None else f"people, by {_by(column)}"
             raise problem(
                 f"--state-dir: the ledger in {self._folder} counts epsilon for {counts}, and this run protects {asked}"
-                ": one says nothing about the other; give this run a --state-dir of its own, and remember what "
+                ": one says nothing about the other; give this run its own --state-dir, and remember what "
                 "was spent here"
             )
 
@@ -183,7 +183,7 @@ def write(target: Path, content: bytes) -> None:
         replace_file(target, [content], mode=0o600, draft=f".{target.name}.part")
         sync_directory(target.parent)
     except OSError as error:
-        raise problem(f"{target} cannot be written ({error.strerror}); make room") from error
+        raise problem(f"{target} cannot be written ({error.strerror}); free some space") from error
 
 
 def cost_words(before: float, after: float, delta: float, *, runs: int, budget: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Checks at the start of a run that every system with a plan and a ledger makes alike."""
+"""Checks at the start of a run, the same for every protocol with a plan and a ledger."""
 
 from __future__ import annotations
 

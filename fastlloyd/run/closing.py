@@ -71,14 +71,14 @@ def conclude(
         The result; of a party without it, what it signs instead. Faces of other packages may still give a function that
         makes it: by now their budget is spent, so nothing is refused.
     took_part : sequence of PartyId
-        Who must say what it was told.
+        Who must report what it received.
     writers : sequence of PartyId
         Who may write the shared files: the parties with the result that took part to the end.
     heard : tuple of PartyId, optional
-        Who was told the same; all clients by default. They compare that.
+        Who received the same messages; all clients by default. They compare these.
     holders : tuple of PartyId, optional
         Who has the whole result: they compare it, and sign it. By default `writers` and, if clients are among
-        these, whoever was told the same.
+        these, all that received the same.
     late : frozenset of PartyId
         At the server: who is not waited for.
     raw_labels : int64 array, shape (n,), optional
@@ -91,7 +91,7 @@ def conclude(
     Raises
     ------
     SecurityError
-        They were told different things, or have different results: names who told them, or whose result differs.
+        They received different messages, or have different results: names the sender, or whose result differs.
     PeerTimeout, PeerGone
         One that took part is silent.
     """
@@ -149,7 +149,7 @@ def conclude_without_result(
         Of the plan; noted as this run's.
     late : frozenset of PartyId
     took_part : sequence of PartyId, optional
-        Who must say what it was told, where the clients compare through the server (`conclude` with a seed).
+        Who must report what it received, where the clients compare through the server (`conclude` with a seed).
 
     Raises
     ------
@@ -199,8 +199,8 @@ def exchange_accounts(
     fault: PeerError | None = None
     try:
         if session.me.is_server:
-            told = yield from collect_accounts(session.everybody, late)
-            for party, message in told.items():
+            received = yield from collect_accounts(session.everybody, late)
+            for party, message in received.items():
                 accounts.update(message.by_party)
                 if message.problem:
                     problems[party] = message.problem
@@ -278,11 +278,11 @@ def traffic_entry(
     }
 
 
-def _add_wire(told: Sequence[WireBytes | None], link_bytes: int) -> dict[str, int] | None:
+def _add_wire(counts: Sequence[WireBytes | None], link_bytes: int) -> dict[str, int] | None:
     """Add up what was counted on the network; None where somebody's part is not known."""
-    known = [own for own in told if own is not None]
+    known = [own for own in counts if own is not None]
     whole = [own for own in known if own.whole]
-    if not whole and len(known) < len(told):
+    if not whole and len(known) < len(counts):
         return None
     counted = whole[:1] or known
     tls = sum(own.outer_tls_bytes for own in counted)

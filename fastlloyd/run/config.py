@@ -380,6 +380,6 @@ def read_bytes(text: str) -> int:
 
 
 def public_part(config: RunConfig) -> dict[str, Any]:
-    """Return what all parties must have alike, as plain values."""
+    """Return the plain values that must be equal at all parties."""
     public = {name: getattr(config, name) for name, entry in OPTIONS.items() if entry.public}
     return {**public, "choose_k": config.choose_k, "settings": config.own_settings}

@@ -41,7 +41,7 @@ class Links(Protocol):
         """Send one message."""
 
     def flush(self) -> None:
-        """Send what is kept back because it might be for several peers alike."""
+        """Send what is held back because the same message might go to several peers."""
 
     def add_up(self, order: Order) -> None:
         """Let aggregators add messages up."""
@@ -169,7 +169,7 @@ class Driver:
         return message
 
     def _gather(self, effect: Gather) -> dict[PartyId, Message]:
-        """Wait for all that are not late, or until the deadline for at least so many."""
+        """Wait for all that are not late, or, from the deadline on, for the smallest number that suffices."""
         limit = self._limit(effect.round)
         end = time.monotonic() + limit
         answers: dict[PartyId, Message] = {}

@@ -1,6 +1,6 @@
 """One party's run from its inputs to its exit code: start, links, plan, rounds, counters, result.
 
-Alike for mpirun, `fastlloyd run` and any other transport. Every way out is one of the exit codes of
+The same for mpirun, `fastlloyd run` and any other transport. Every way out is one of the exit codes of
 `errors`, agreed with the other parties, and one sentence.
 
 Source: docs/protocol.md, "A run from start to end".
@@ -46,7 +46,7 @@ from fastlloyd.run.checks import build_numbers, refuse_other_build, refuse_other
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.files import Files, HeldFiles, ResultFiles, ServerFiles
-from fastlloyd.run.inputs import CommonInputs, told
+from fastlloyd.run.inputs import CommonInputs, encode_public
 from fastlloyd.run.machine import CostKeeper, Host
 from fastlloyd.run.outcome import Claim, Outcome
 from fastlloyd.run.own_rank import load_identity
@@ -59,8 +59,8 @@ from fastlloyd.wire.values import explain
 T = TypeVar("T")
 
 _SAME_FORM = (
-    "Flags of one command hold for all clients: where only some files differ, save them alike, or see docs/guide.md, "
-    '"Tables that are written otherwise"'
+    "Flags of one command hold for all clients: where only some files differ, save all in one format, or see "
+    'docs/guide.md, "Other CSV formats"'
 )
 _log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def execute(
     Parameters
     ----------
     config : RunConfig or FastLloydError
-        Or why there is none: the other parties must hear of it.
+        Or why there is none: the other parties must be told.
     transport : Transport
     announcer : Announcer
     approve : Approve, optional
@@ -129,7 +129,7 @@ class _Execution:
         self.files: Files | None = None
 
     def participate(self, config: RunConfig | FastLloydError) -> Ending:
-        """Check the inputs, meet the other parties, live, write the files, and leave together."""
+        """Check the inputs, meet the other parties, run, write the files, and leave together."""
         announcer = self.announcer
         problem = config if isinstance(config, FastLloydError) else self._prepare(config)
         deadline_s = (RunConfig() if isinstance(config, FastLloydError) else config).setup_deadline
@@ -156,7 +156,7 @@ class _Execution:
         return Ending(EXIT_OK, self.transport.me.rank, Reason.INTERNAL, bool(outcome.late))
 
     def _prepare(self, config: RunConfig) -> FastLloydError | None:
-        """Check all inputs and make the session; return what is wrong, for the other parties must hear of it."""
+        """Check all inputs and make the session; return what is wrong: the other parties must be told."""
         me, announcer, count = self.transport.me, self.announcer, len(self.transport.peers)
         try:
             protocol = find_protocol(config.protocol)
@@ -210,7 +210,7 @@ class _Execution:
             refuse_other_build(session.stored, config.protocol)
 
     def _point_out(self, session: Session) -> None:
-        """Tell people before the start what they may not have meant."""
+        """Before the start, point out what people may not have meant."""
         announcer, state = self.announcer, self.state
         if session.roster is None:
             announcer.note(
@@ -258,7 +258,7 @@ class _Execution:
         session.begin_run(run_id)
         announcer.patience.stage = partial(_awaited, links, "links")
         announcer.view.run, announcer.view.stage = run_id.hex(), "setup"
-        values = told(session.config, session.common, session.roster)
+        values = encode_public(session.config, session.common, session.roster)
         links.connect(session.digest, deadline_s=deadline_s, values=values, explain=partial(explain, own=values))
         return session
 
@@ -348,7 +348,7 @@ def _awaited(links: SecureLinks, what: str) -> str:
 
 
 def _in_spite_of_a_signal(work: Callable[[], T]) -> T:
-    """Do what must be done after a failure; a signal that comes in the midst of it is the only one."""
+    """Do what must be done after a failure, again if a signal interrupts it: no second signal comes."""
     try:
         return work()
     except Interrupted:

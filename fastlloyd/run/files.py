@@ -1,7 +1,7 @@
 """What each party writes at the end: result files and report, and what it says on its own terminal.
 
-Alike for every protocol: report, table, plots and files follow from the values of an `Outcome`. On a shared folder one
-party writes the shared files; every client writes the labels of its own records (mode 0600).
+The same for every protocol: report, table, plots and files follow from the values of an `Outcome`. On a shared folder
+one party writes the shared files; every client writes the labels of its own records (mode 0600).
 
 Source: docs/report.md; docs/protocol.md, "Output".
 """
@@ -42,11 +42,11 @@ _REPEATED = "this ledger started empty: repeated runs on the same data add up (-
 
 
 class Files(Protocol):
-    """What a party writes, from the start of its life to the end."""
+    """What a party writes, from the start of its session to the end."""
 
     @property
     def last_line(self) -> str:
-        """The last line on the terminal of a party that has one of its own."""
+        """The last line on the terminal of a party that has its own."""
 
     def choose_writer(self, candidates: Sequence[PartyId]) -> None:
         """Find out whether to write the shared files."""
@@ -58,7 +58,7 @@ class Files(Protocol):
         """Leave nothing half-written."""
 
     def announce(self, note: Callable[[str], None]) -> None:
-        """Tell this party's people what came out."""
+        """Report the result to this party's people."""
 
 
 class ServerFiles:
@@ -108,7 +108,7 @@ class ServerFiles:
         self._folder.discard()
 
     def announce(self, note: Callable[[str], None]) -> None:
-        """The server has nothing to tell: the result is the clients'."""
+        """The server reports nothing: the result is the clients'."""
 
 
 class ResultFiles:
@@ -388,6 +388,6 @@ def evaluate_result(session: Session, result: Result) -> dict[str, float | None]
 
 
 def refuse_other_files(config: RunConfig, me: PartyId) -> None:
-    """Refuse an output folder with files of another run before anybody waits; a resumed run has files of its own."""
+    """Refuse an output folder with files of another run before anybody waits; a resumed run has its own files."""
     if not config.overwrite and not config.resume:
         find_earlier(output_folder(config.output, me)).refuse(None)

@@ -1,4 +1,4 @@
-"""Set-up, plan, resume and final exchange of the protocols whose clients hold records of their own.
+"""Set-up, plan, resume and closing exchange of the protocols whose clients hold their own records.
 
 Source: docs/protocol.md, "A run from start to end".
 """
@@ -40,7 +40,7 @@ from fastlloyd.wire.header import PartyId
 
 
 class HorizontalPlan(Protocol):
-    """What these systems' plans have in common."""
+    """What the plans of these protocols have in common."""
 
     @property
     def clients(self) -> int:
@@ -62,7 +62,7 @@ class HorizontalPlan(Protocol):
 
 
 class ServerEnd(Protocol):
-    """What these systems' servers have in common at the end."""
+    """What the servers of these protocols have in common at the end."""
 
     @property
     def late(self) -> frozenset[PartyId]:
@@ -187,7 +187,7 @@ class Begun(Generic[P]):
         return self.to_keep
 
     def start(self) -> Party[None]:
-        """Tell the server that the set-up is done."""
+        """Report to the server that the set-up is done."""
         yield from tell_ready()
         yield Publish("setup")
 

@@ -39,7 +39,7 @@ class InMemory:
     meters : dict from PartyId to Meter
         Of frames; there are no links that add to them.
     transcripts : dict from PartyId to Transcript
-        Of what goes alike to several parties, as each compared it with the others.
+        Of what went to several parties, as each compared it with the others.
     """
 
     outcomes: dict[PartyId, Outcome]
@@ -57,7 +57,7 @@ def run_together(
     afford: Callable[[Session, tuple[Release, ...], float], None] | None = None,
     tap: Tap | None = None,
 ) -> InMemory:
-    """Let all parties of a run live, from the first message to the last.
+    """Run all parties, from the first message to the last.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def run_together(
         The same for all parties.
     n_clients : int
     common : CommonInputs, optional
-        What is public and alike for all, in the place of what the protocol gathers; `config` is then as it gave it.
+        What is public and the same for all, in the place of what the protocol gathers; `config` is then as it gave it.
     owned : mapping from PartyId to object, optional
         What the parties have, in the place of what the protocol loads.
     afford : callable, optional
@@ -108,9 +108,9 @@ def run_together(
         )
         for me, session in sessions.items()
     }
-    lives = {me: protocol.serve(one) if me.is_server else protocol.take_part(one) for me, one in sessions.items()}
+    parties = {me: protocol.serve(one) if me.is_server else protocol.take_part(one) for me, one in sessions.items()}
     meters = {me: session.meter for me, session in sessions.items()}
-    outcomes = Simulation(lives, tap, hosts=hosts, meters=meters).run()
+    outcomes = Simulation(parties, tap, hosts=hosts, meters=meters).run()
     return InMemory(
         outcomes,
         {me: session.ledger for me, session in sessions.items()},

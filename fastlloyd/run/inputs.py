@@ -1,4 +1,4 @@
-"""What all parties of a run have alike, checked: public parameters, bounds, caps, the public set of a demonstration.
+"""What is the same at all parties, checked: public parameters, bounds, caps, the public set of a demonstration.
 
 A `ConfigError` depends on public things only. `run/own_records.py` loads what one party alone has.
 """
@@ -28,13 +28,13 @@ from fastlloyd.wire.header import PROTOCOL_VERSION
 from fastlloyd.wire.values import BUILD, MOST_VALUES_BYTES, canonical
 
 DEFAULT_DATASET = "photo"
-_MOST_PARTIES_TOLD = 100
+_MOST_PARTIES_SENT = 100
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonInputs:
-    """What all parties have alike.
+    """What is the same at all parties.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class CommonInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInputs(CommonInputs):
-    """What all parties have alike where the server has records of its own.
+    """What is the same at all parties where the server has its own records.
 
     Attributes
     ----------
@@ -129,14 +129,14 @@ def public_values(config: RunConfig, common: CommonInputs, roster: Roster | None
     return plain
 
 
-def told(config: RunConfig, common: CommonInputs, roster: Roster | None) -> bytes:
-    """Return the public values as client and server tell them to each other, at most `MOST_VALUES_BYTES`.
+def encode_public(config: RunConfig, common: CommonInputs, roster: Roster | None) -> bytes:
+    """Return the public values as client and server send them to each other, at most `MOST_VALUES_BYTES`.
 
-    Of a long roster only its digest: M parties that are each told M names would get M times M. Where the rest is too
+    A long roster goes as its digest only: sending M names to M parties is quadratic. Where the rest is too
     long, the values that distinguish builds are sent all the same.
     """
     values = {**public_values(config, common, roster), "resume": config.resume}
-    if len(values["parties"]) > _MOST_PARTIES_TOLD:
+    if len(values["parties"]) > _MOST_PARTIES_SENT:
         del values["parties"]
     text = canonical(values)
     return text if len(text) <= MOST_VALUES_BYTES else canonical({name: values[name] for name in BUILD})
@@ -175,7 +175,7 @@ MakePublic = Callable[[RunConfig, int, int, int], Any]
 
 
 def gather_horizontal(config: RunConfig, clients: int, make_public: MakePublic) -> tuple[RunConfig, CommonInputs]:
-    """Check what is public and alike for all parties, each client holding records of its own.
+    """Check what is public and the same for all parties, where each client holds its own records.
 
     Returns
     -------

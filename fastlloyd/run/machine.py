@@ -1,4 +1,4 @@
-"""Carries out what a party asks of its own machine: ledger, state, transcript, clock.
+"""Carries out what a party asks of its machine: ledger, state, transcript, clock.
 
 Releases are written to the ledger at once, and a thread waits for the disk while the party goes on; no message leaves
 before they are on it (`settle`).
@@ -68,7 +68,7 @@ class MachineState(Protocol):
 
 
 class Host:
-    """One party's own machine.
+    """One party's machine.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Host:
     budget_delta : float, optional
         The delta at which it is read, if the run states one.
     transcript : Transcript, optional
-        Takes in what several parties are told alike.
+        Takes in what is broadcast to several parties.
     afford : callable, optional
         Gets the planned releases before the budget in `state` is looked at, and the delta of a budget that is set with
         this run; raises what refuses the run.
@@ -173,7 +173,7 @@ class Host:
     def settle(self) -> None:
         """Wait until all that was recorded is on the disk."""
         self._disk.wait()
-        if not self._ledger.settled:  # a signal came before the thread was told
+        if not self._ledger.settled:  # a signal came before the thread was asked
             self._ledger.settle()
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class CostKeeper:
         self._message = 0
 
     def publish(self, event: str, values: dict[str, Any]) -> None:
-        """Take in one event with the seconds since the last one; a round is told with all payload bytes of it."""
+        """Take in one event with the seconds since the last one; a round is reported with all its payload bytes."""
         if event == "setup":
             self._since = 0.0
             self._announcer.patience.end()
@@ -279,7 +279,7 @@ class CostKeeper:
 
 
 class _Disk:
-    """Waits for the disk in a thread of its own, which begins with the first `start` and ends with `close`.
+    """Waits for the disk in a separate thread, which begins with the first `start` and ends with `close`.
 
     A signal can raise in the waiting thread anywhere, even after the queue has handed over its item. So finished work
     is counted, the queue only wakes, and a wait can be repeated.

@@ -32,7 +32,7 @@ __all__ = ["Claim", "Cost", "Foreseen", "Outcome", "Result", "common_part", "no_
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one round has cost a party: seconds, and bytes on its own links; None where an earlier life has done it."""
+    """What one round has cost a party: seconds, and bytes on its own links; None where it was done before a resume."""
 
     seconds: float | None = None
     sent_bytes: int | None = None
@@ -122,7 +122,7 @@ class Result:
 
     @property
     def files(self) -> dict[str, str]:
-        """The files that every party with the result makes alike, by name."""
+        """The files that are the same at every party with the result, by name."""
         made = {"bounds.csv": bounds_csv(self.features, self.bounds), **self.extra}
         if self.centroids is not None:
             made = {"centroids.csv": centroids_csv(self.features, self.centroids), **made}
@@ -169,7 +169,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a party has at the end of its life; `write` of its files puts it down.
+    """What a party has at the end of its session; its files' `write` stores it.
 
     Attributes
     ----------

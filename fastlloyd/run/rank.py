@@ -43,7 +43,7 @@ def run_party(
     carrier : Transport
         To be closed by the caller; it may be `transport` with `--delay` added.
     """
-    # What has been imported stays to the end: the collector need not go through it in the midst of a round.
+    # What has been imported stays to the end: the collector need not go through it during a round.
     gc.freeze()
     catch_signals()
     ending, carrier = carry_out(config, transport, announcer, approve=approve)
@@ -83,7 +83,7 @@ def carry_out(
 
 
 def _metrics(config: RunConfig, announcer: Announcer) -> MetricsFile | None:
-    """Begin to write this rank's metrics; under a launcher each rank has a file of its own, or rank 0 alone has one."""
+    """Begin to write this rank's metrics; under a launcher each rank has its own file, or rank 0 alone has one."""
     if config.metrics is None or not ("{client}" in config.metrics or announcer.speaks):
         return None
     from fastlloyd.watch.metrics import MetricsFile

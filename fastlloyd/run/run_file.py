@@ -58,7 +58,7 @@ def load_config(
             entry = find_option(key)
             if has_table(key) or (entry is not None and entry.public):
                 raise ConfigError(
-                    f"--site {site}: all parties must have {key} alike: take it out, it belongs into the run file "
+                    f"--site {site}: all parties must have the same {key}: remove it, it belongs in the run file "
                     "(--config)"
                 )
         values |= own

@@ -146,7 +146,7 @@ class Simulation:
             del step  # it may hold the error, whose trace holds this frame
 
     def _perform(self, party: PartyId, effect: Effect) -> Any:
-        """Note what a party asks of its own machine, and have it done where there is one."""
+        """Note what a party asks of its machine, and have it done where there is one."""
         if isinstance(effect, Send):
             self._send(party, effect)
             return None

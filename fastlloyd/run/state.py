@@ -325,6 +325,6 @@ def interrupted_words(state: Path) -> str:
 def resume_words(state: Path) -> str:
     """Say of a run that failed that it can go on."""
     return (
-        f"what was done is kept in {state}: once the cause is mended, the same command with --resume, at all parties, "
+        f"what was done is kept in {state}: fix the cause, and run the same command with --resume at all parties: it "
         "goes on from there and spends nothing twice"
     )

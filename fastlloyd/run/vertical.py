@@ -35,7 +35,7 @@ _MIXTURE: dict[str, type] = {"n": int, "d": int, "k": int, "spread": float}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
-    """How records are told apart and brought into one order: `--set vertical.KEY=VALUE`."""
+    """How records are identified and brought into one order: `--set vertical.KEY=VALUE`."""
 
     align: str = option(
         "check",
@@ -64,7 +64,7 @@ HELP = describe_settings(Alignment, VERTICAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerticalCommon(CommonInputs):
-    """What all parties have alike.
+    """What is the same at all parties.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class OwnColumns:
 def gather_vertical(
     config: RunConfig, parties: tuple[PartyId, ...], clients: int, make_public: MakePublic
 ) -> tuple[RunConfig, VerticalCommon]:
-    """Check what is public and alike for all parties.
+    """Check what is public and the same for all parties.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def gather_vertical(
         )
     if config.data is not None:
         public = make_public(config, clients, *settle_size(config, None))
-        bounds = Bounds(np.array([-1.0]), np.array([1.0]))  # each party has bounds of its own
+        bounds = Bounds(np.array([-1.0]), np.array([1.0]))  # each party has its own bounds
         common = VerticalCommon(
             public=public,
             bounds=bounds,
@@ -177,7 +177,7 @@ def gather_vertical(
 
 
 def read_alignment(config: RunConfig) -> Alignment:
-    """Return how records are told apart.
+    """Return how records are identified.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def read_alignment(config: RunConfig) -> Alignment:
         A setting of it does not fit, or one that makes records of rows: here the parties' tables are about the same
         people, one row for each.
     """
-    for name, mend in (
+    for name, remedy in (
         ("id", f"name it with --set {VERTICAL}.id=COLUMN"),
         ("unit", "merge the rows of an id in each table first"),
         ("categories", "make features of 0 and 1 of the columns first"),
@@ -193,7 +193,7 @@ def read_alignment(config: RunConfig) -> Alignment:
         if getattr(config, name) is not None:
             raise ConfigError(
                 f"--{name} is for parties that hold different people; {config.protocol} aligns tables by a column of "
-                f"ids: {mend}"
+                f"ids: {remedy}"
             )
     return read_settings(Alignment(), VERTICAL, config.settings.get(VERTICAL, {}))
 
@@ -292,6 +292,6 @@ def refuse_one_file(config: RunConfig, common: CommonInputs, clients: int) -> No
         raise ConfigError(
             f"--data {config.data}: all {holders} parties with records run on this host and would read this one file, "
             "so each record would count several times; name one file for each, with '{client}' in the place of its "
-            "number (--data 'hospital_{client}.csv'), also where mpirun has flags of its own for each rank, or split a "
+            "number (--data 'hospital_{client}.csv'), also where mpirun has separate flags for each rank, or split a "
             "public set with --dataset"
         )

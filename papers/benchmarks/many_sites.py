@@ -91,7 +91,7 @@ class Crowd:
 
     def __init__(self, folder: Path, clients: int, rounds: int, least: int, port: int) -> None:
         from fastlloyd.crypto.link.roster import Roster
-        from fastlloyd.run.inputs import told
+        from fastlloyd.run.inputs import encode_public
         from fastlloyd.run.session import find_protocol
 
         self.roster = Roster.load(folder / "roster.toml")
@@ -99,7 +99,7 @@ class Crowd:
         self.config, self.common = find_protocol("fastlloyd").gather(
             configuration(folder, clients, rounds, least), clients
         )
-        self.told = told(self.config, self.common, self.roster)
+        self.told = encode_public(self.config, self.common, self.roster)
         self.public_digest = self.common.digest(self.config, self.roster.digest())
         self.folder, self.port = folder, port
         self.doors = threading.Semaphore(JOIN_AT_ONCE)

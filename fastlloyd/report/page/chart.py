@@ -56,7 +56,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Disc:
-    """One centre in the plane of two features, all from 0 to 1 (y upwards); `radius` and half-widths alike."""
+    """One centre in the plane of two features, all from 0 to 1 (y upwards); `radius` and half-widths too."""
 
     cluster: int
     x: float
@@ -103,7 +103,7 @@ def share_bar(share: float) -> Bar:
 
 
 def label_width(names: Sequence[str]) -> int:
-    """Return the room, in the units of a profile, that the longest of some names takes once it is cut."""
+    """Return the width, in the units of a profile, of the longest name once it is cut."""
     return 18 + 7 * max((_columns(short_name(name)) for name in names), default=0)
 
 

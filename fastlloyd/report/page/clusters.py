@@ -48,8 +48,8 @@ def show_clusters(
         bounds.csv does not fit.
     """
     names, sizes = document["result"]["features"], show_sizes(document, quality)
-    told = quality["centre_margins"]
-    margins = None if told is None else np.array(told, dtype=np.float64)
+    margins = quality["centre_margins"]
+    margins = None if margins is None else np.array(margins, dtype=np.float64)
     k, d = centroids.shape
     finite = bool(np.isfinite(centroids).all() and (margins is None or np.isfinite(margins).all()))
     bounds = _bounds(files.get("bounds.csv"), d)

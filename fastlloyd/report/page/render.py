@@ -50,7 +50,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def format_number(value: float, digits: int = 4) -> str:
-    """Write a number with so many digits, and a true minus sign.
+    """Write a number with the given number of digits, and a true minus sign.
 
     Examples
     --------

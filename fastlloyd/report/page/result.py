@@ -180,10 +180,10 @@ def _holders(document: Mapping[str, Any]) -> int:
 
 def _expected(quality: Mapping[str, Any]) -> str | None:
     """Return what the plan said, unless a warning says it already."""
-    told = quality["expected"]
-    if told is None or any(told["sentence"] in warning for warning in quality["warnings"]):
+    expected = quality["expected"]
+    if expected is None or any(expected["sentence"] in warning for warning in quality["warnings"]):
         return None
-    return str(told["sentence"])
+    return str(expected["sentence"])
 
 
 def _check(document: Mapping[str, Any], centroids: NDArray[np.float64] | None, quality: Mapping[str, Any]) -> None:
@@ -245,7 +245,7 @@ def _metrics(evaluation: Mapping[str, float | None] | None) -> list[tuple[str, s
 
 
 def _releases(releases: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Return the releases in lines: those that the page shows alike, but for the round, in one."""
+    """Return the releases in lines: those that differ in the round alone share one."""
 
     def kind(entry: Mapping[str, Any]) -> tuple[str, ...]:
         shown = (entry["name"], entry["mechanism"], entry.get("seen_by"), format_number(entry["noise_multiplier"]))
@@ -337,12 +337,12 @@ def _movement(document: Mapping[str, Any], quality: Mapping[str, Any]) -> dict[s
     plus = document["parameters"].get("plus")
     stages = plus.get("stages") if isinstance(plus, dict) else None
     merged = isinstance(stages, list) and len(stages) > 1  # the round that merges has no row
-    told = noise is not None and noise < 1.0  # beyond the whole range, the verdict says enough
+    shown = noise is not None and noise < 1.0  # beyond the whole range, the verdict says enough
     return {
         **_cut(document, rows),
         "first": rows[0],
         "last": rows[-1],
-        "noise": noise if told else None,
+        "noise": noise if shown else None,
         "merged": merged,
     }
 
@@ -386,5 +386,5 @@ def _value(value: Any) -> str:
 
 
 def _inner(value: Any) -> str:
-    """Write a part of a parameter: parts of its own stand in brackets."""
+    """Write a part of a parameter: nested parts stand in brackets."""
     return f"({_value(value)})" if isinstance(value, Mapping | list) else _value(value)

@@ -121,10 +121,10 @@ def test_a_site_sets_them_in_its_own_file(site: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("line", ["k = 4", "n-total = 400", "[fastlloyd]\nalpha = 0.5"])
-def test_what_all_must_have_alike_is_not_set_there(site: Path, line: str) -> None:
+def test_what_must_be_the_same_at_all_is_not_set_there(site: Path, line: str) -> None:
     (site / "own.toml").write_text(f"{line}\n")
     key = line.strip("[]").partition("\n")[0].partition(" ")[0].strip("]")
-    with pytest.raises(ConfigError, match=f"--site own.toml: all parties must have {key} alike"):
+    with pytest.raises(ConfigError, match=f"--site own.toml: all parties must have the same {key}"):
         load_config("run.toml", site="own.toml")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fastlloyd.protocols.registry import find, names
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import told
+from fastlloyd.run.inputs import encode_public
 from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.values import COMPARE, MOST_VALUES_BYTES, explain
@@ -19,7 +19,7 @@ PUBLIC: dict[str, Any] = {"data": "own.csv", "bounds": "0,10", "n_total": 150, "
 
 def text(**changed: Any) -> bytes:
     config = with_values(RunConfig(**PUBLIC), changed)
-    return told(*find_protocol(config.protocol).gather(config, 3), None)
+    return encode_public(*find_protocol(config.protocol).gather(config, 3), None)
 
 
 OWN = text()
