@@ -100,7 +100,7 @@ class OfRecords(Protocol[H]):
         """Check what is public and the same for all parties."""
         return gather_horizontal(config, clients, self.public_parameters)
 
-    def load(self, config: RunConfig, common: CommonInputs, me: PartyId) -> ClientRecords | None:
+    def load(self, config: RunConfig, common: Any, me: PartyId) -> Any:
         """Load a client's own records; the server has none."""
         return (load_large if config.row.streams else load_client)(config, common, me)
 

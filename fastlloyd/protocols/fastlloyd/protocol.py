@@ -7,7 +7,6 @@ only; the result is the clients'.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,9 +29,7 @@ from fastlloyd.protocols.fastlloyd.settings import Settings
 from fastlloyd.protocols.fastlloyd.words import about_ranges, data_flow, who_sees
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.expected import Expected
-from fastlloyd.report.flow import Flow
 from fastlloyd.report.outlook import PlanLine
-from fastlloyd.report.sight import Sights
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Claim, Result
 from fastlloyd.run.session import Session
@@ -42,6 +39,8 @@ class FastLloydFamily(Masked[Plan]):
     """FastLloyd, fastlloyd-plus and the baselines: they differ in their plan."""
 
     settings = Settings
+    who_sees = staticmethod(who_sees)
+    data_flow = staticmethod(data_flow)
     plan_type = Plan
     public_type = PublicParameters
 
@@ -129,17 +128,9 @@ class FastLloydFamily(Masked[Plan]):
         none = "none on the result; only the sums of each round are masked"
         return super().privacy_lines(config, plan) if plan.private else [PlanLine("privacy", none)]
 
-    def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights:
-        """Return who sees what, the network left out."""
-        return who_sees(protocol, parameters)
-
     def about_ranges(self, protocol: str) -> str | None:
         """Say what the ranges of sizes and centres are about, where it is not what the last step counted."""
         return about_ranges(protocol)
-
-    def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
-        """Return where data are and go."""
-        return data_flow(protocol, facts)
 
 
 PROTOCOL = FastLloydFamily()

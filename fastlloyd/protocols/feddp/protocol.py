@@ -38,9 +38,6 @@ from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
 from fastlloyd.protocols.feddp.words import data_flow, who_sees
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.expected import Expected
-from fastlloyd.report.flow import Flow
-from fastlloyd.report.outlook import PlanLine
-from fastlloyd.report.sight import Sights
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import Begun
 from fastlloyd.run.outcome import Claim, Foreseen, Result
@@ -57,23 +54,18 @@ class FedDP(Horizontal[Plan]):
 
     settings = Settings
     messages = MESSAGES
+    who_sees = staticmethod(who_sees)
+    data_flow = staticmethod(data_flow)
+    public_parameters = staticmethod(inputs.public_parameters)
+    gather = staticmethod(inputs.gather)
+    load = staticmethod(inputs.load)
+    planned = staticmethod(planned)
+    plan_lines = staticmethod(plan_lines)
     plan_type = Plan
     public_type = PublicParameters
     server_has_result = True
 
     # Inputs.
-
-    def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
-        """Return the public parameters of a run."""
-        return inputs.public_parameters(config, clients, n_total, k)
-
-    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:
-        """Check what is public and the same for all parties."""
-        return inputs.gather(config, clients)
-
-    def load(self, config: RunConfig, common: Any, me: PartyId) -> Any:
-        """Load a client's own records, or the server's own points."""
-        return inputs.load(config, common, me)
 
     def people(self, config: RunConfig) -> str | None:
         """Return the setting that names the column of users, as typed: a ledger counts users by one column."""
@@ -86,10 +78,6 @@ class FedDP(Horizontal[Plan]):
 
     # Before a run.
 
-    def planned(self, config: RunConfig, clients: int, d: int | None) -> Plan:
-        """Return the plan of a run that is only planned, from public numbers and the server's own points."""
-        return planned(config, clients, d)
-
     def foresee(self, config: RunConfig, clients: int, d: int | None) -> Foreseen:
         """Return what a run would claim and release, without looking at the server's file."""
         unread = config if config.dataset is not None else replace(config, server_data=None)
@@ -98,10 +86,6 @@ class FedDP(Horizontal[Plan]):
     def assumed(self, config: RunConfig, clients: int, d: int | None) -> str:
         """Say what the plan of a run takes in place of the server's points, where these are not known."""
         return str(assumed_points(config) or "")
-
-    def plan_lines(self, config: RunConfig, clients: int, d: int | None) -> list[PlanLine]:
-        """Describe what a run would do, from public numbers and the server's own points."""
-        return plan_lines(config, clients, d)
 
     def expected(self, config: RunConfig, plan: Plan) -> Expected | None:
         """Say what noise to expect on the result, from public numbers alone."""
@@ -219,14 +203,6 @@ class FedDP(Horizontal[Plan]):
         values = {name: value for name, value in plan.to_json().items() if name not in self.unreported}
         steps = [step.kind for step in plan.rounds]
         return {**values, **limit, "noise_price": plan.noise_price, "rounds": rounds, "steps": steps}
-
-    def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights:
-        """Return who sees what, the network left out."""
-        return who_sees(protocol, parameters)
-
-    def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
-        """Return where data are and go."""
-        return data_flow(protocol, facts)
 
 
 def _server_points(session: Session) -> ServerPoints:

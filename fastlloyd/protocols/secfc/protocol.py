@@ -6,7 +6,6 @@ server writes `server.json` only; centres exist only where the run reveals them 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -31,10 +30,8 @@ from fastlloyd.protocols.secfc.settings import Settings
 from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
 from fastlloyd.protocols.secfc.words import data_flow, who_sees
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.flow import Flow
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT
-from fastlloyd.report.sight import Sights
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.closing import conclude, conclude_without_result
@@ -50,6 +47,8 @@ class SecFC(OfRecords[Plan]):
 
     settings = Settings
     messages = MESSAGES
+    who_sees = staticmethod(who_sees)
+    data_flow = staticmethod(data_flow)
     public_type = PublicParameters
     not_private = (
         "the result is exact: every client learns the cluster of every point in every iteration{starts}; the server "
@@ -186,14 +185,6 @@ class SecFC(OfRecords[Plan]):
             evaluated=_evaluated(session, plan, end),
             extra={"sizes.csv": "cluster,size\n" + sizes},
         )
-
-    def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights:
-        """Return who sees what, the network left out."""
-        return who_sees(protocol, parameters)
-
-    def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
-        """Return where data are and go."""
-        return data_flow(protocol, facts)
 
 
 def _evaluated(session: Session, plan: Plan, end: ClientResult) -> NDArray[np.float64] | None:

@@ -32,9 +32,7 @@ from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT
 from fastlloyd.protocols.vertical_dp.words import data_flow, who_sees
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.expected import Expected
-from fastlloyd.report.flow import Flow
 from fastlloyd.report.outlook import Expect, PlanLine
-from fastlloyd.report.sight import Sights
 from fastlloyd.report.signed import SignedRecord
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import accept_plan, refuse_old_run
@@ -52,6 +50,8 @@ class VerticalDP(Vertical[Plan]):
 
     settings = Settings
     messages = MESSAGES
+    who_sees = staticmethod(who_sees)
+    data_flow = staticmethod(data_flow)
     unreported = ("protocol", "lo", "hi")
 
     def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
@@ -213,14 +213,6 @@ class VerticalDP(Vertical[Plan]):
             # What all have is compared and signed: of vertical-plain the exact weights are the server's alone.
             covers="centroids" if told.weights is None or (plan.share_result and not plan.private) else "result",
         )
-
-    def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights:
-        """Return who sees what, the network left out."""
-        return who_sees(protocol, parameters)
-
-    def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
-        """Return where data are and go."""
-        return data_flow(protocol, facts)
 
 
 PROTOCOL = VerticalDP()

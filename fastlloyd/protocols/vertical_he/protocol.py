@@ -46,9 +46,7 @@ from fastlloyd.protocols.vertical_he.settings import Settings
 from fastlloyd.protocols.vertical_he.words import FLOODING, against, conditions, data_flow, who_sees
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.expected import Expected
-from fastlloyd.report.flow import Flow
 from fastlloyd.report.outlook import PlanLine
-from fastlloyd.report.sight import Sights
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.closing import conclude
@@ -67,6 +65,10 @@ class VerticalHE(Vertical[Plan]):
 
     settings = Settings
     messages = MESSAGES
+    who_sees = staticmethod(who_sees)
+    data_flow = staticmethod(data_flow)
+    change_epsilon = staticmethod(change_epsilon)
+    conditions = staticmethod(conditions)
     unreported = ("rounds", "scales")
 
     def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> RunParameters:
@@ -99,10 +101,6 @@ class VerticalHE(Vertical[Plan]):
         """Return the relation that the claim is about."""
         return plan.all_releases()[0].neighbours
 
-    def change_epsilon(self, plan: Plan) -> float:
-        """Return epsilon for neighbours that differ in the values of one row."""
-        return change_epsilon(plan)
-
     def privacy_words(self, plan: Plan) -> str:
         """Say whom the promise is about."""
         return f"{self.neighbours(plan)}; epsilon {change_epsilon(plan):.4g} for any change of a row"
@@ -110,10 +108,6 @@ class VerticalHE(Vertical[Plan]):
     def why_not_private(self, plan: Plan) -> str:
         """Say why a plan without differential privacy has none."""
         return FLOODING
-
-    def conditions(self, plan: Plan) -> list[str]:
-        """Say what the claim rests on besides the noise."""
-        return conditions(plan)
 
     def expected(self, config: RunConfig, plan: Plan) -> Expected | None:
         """Say what noise to expect on the result, from public numbers alone."""
@@ -240,14 +234,6 @@ class VerticalHE(Vertical[Plan]):
             noise=noise_of(plan, end.state),
             movement=movements(end.path) if plan.private else None,
         )
-
-    def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights:
-        """Return who sees what, the network left out."""
-        return who_sees(protocol, parameters)
-
-    def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
-        """Return where data are and go."""
-        return data_flow(protocol, facts)
 
 
 def _agree(
