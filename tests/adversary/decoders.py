@@ -59,6 +59,7 @@ from tests.protocols.kfed import test_kfed as kfed
 from tests.protocols.secfc import support as secfc
 from tests.protocols.vertical_dp import support as vertical_dp
 from tests.protocols.vertical_he import support as vertical_he
+from tests.unit.protocol import test_sums as sums
 from tests.unit.protocols.test_messages import GOLDEN
 
 DOCUMENT = ("leaf", "leaf", "leaf", "drop", "extra", "odd", "flip", "cut", "half", "longer", "doubled", "splice")
@@ -264,6 +265,8 @@ def _plans() -> Iterator[Subject]:
     data = feddp.mixture(60, 3, 2)
     own = feddp.parameters(60, 3)
     yield _plan("feddp", feddp.plan_for(data, 3), lambda p: feddp_plan.check_plan(p, own, d=2, names=feddp.names(2)))
+    terms = sums.public()
+    yield _plan("masked sums", sums.plan_of(), lambda p: sums.Means().check_plan(p, terms, sums.NAMES))
     merged = kfed.public_for(90, 3)
     yield _plan("kfed", kfed.plan_for(90, 3, 2), lambda p: kfed_plan.check_plan(p, merged, d=2, names=names))
     coded = secfc.plan_for(60, 2, 3)

@@ -16,7 +16,7 @@ import pytest
 from fastlloyd.lifecycle.align.ids import BlindedIds, OpenedIds
 from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag
-from fastlloyd.lifecycle.sealed import Box, Part, SealedParts, SealedSeed, SealKey, SealKeys
+from fastlloyd.lifecycle.sealed import Box, SealedPart, SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.lifecycle.seed import SeedConfirmation, SeedContribution
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.protocols.feddp.math.projection import Projection
@@ -204,7 +204,7 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
         0,
     ),
     "sealed seed": (
-        SealedSeed((Part(bytes(32), *POINTS, BOX),)),
+        SealedSeed((SealedPart(bytes(32), *POINTS, BOX),)),
         1,
         22,
         bytes(32).hex() + POINTS[0].hex() + POINTS[1].hex() + SEALED.hex() + SIGNATURE.hex(),
