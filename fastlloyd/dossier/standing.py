@@ -53,12 +53,7 @@ _FILES = Listing(
             "public facts of the run, no released value",
             "yours to decide",
         ),
-        (
-            "config.toml",
-            "the same folder",
-            "the configuration with this party's paths; no key",
-            "with the result",
-        ),
+        ("config.toml", "the same folder", "the configuration with this party's paths; no key", "with the result"),
         (
             "interrupted-RUN-client-I.ledger.jsonl",
             "the same folder, after a broken run without --state-dir",

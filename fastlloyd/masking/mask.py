@@ -30,13 +30,7 @@ import numpy as np
 
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.randomness import domains
-from fastlloyd.randomness.prg import (
-    BLOCK_BYTES,
-    KEY_BYTES,
-    NONCE_BYTES,
-    KeyStream,
-    derive,
-)
+from fastlloyd.randomness.prg import BLOCK_BYTES, KEY_BYTES, NONCE_BYTES, KeyStream, derive
 from fastlloyd.wire.header import PartyId, clients
 
 TENSOR_UPDATE = 0

@@ -28,14 +28,7 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from fastlloyd.errors import (
-    Aborted,
-    FastLloydError,
-    PeerError,
-    PeerGone,
-    PeerTimeout,
-    Reason,
-)
+from fastlloyd.errors import Aborted, FastLloydError, PeerError, PeerGone, PeerTimeout, Reason
 from fastlloyd.net.link.channel import Channel
 from fastlloyd.net.link.frame import DIGEST_BYTES, NO_DIGEST, RUN_ID_BYTES, FrameKind, Notice, Start, StartDecision
 from fastlloyd.wire.header import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId

@@ -22,14 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.crypto.link.tls import MAX_MESSAGE_BYTES, TlsLink, sealed_bytes
-from fastlloyd.errors import (
-    ConfigError,
-    InternalError,
-    PeerError,
-    PeerTimeout,
-    Reason,
-    SecurityError,
-)
+from fastlloyd.errors import ConfigError, InternalError, PeerError, PeerTimeout, Reason, SecurityError
 from fastlloyd.net.link.channel import Channel
 from fastlloyd.net.link.frame import MOST_CONFIRMATION_BYTES, Confirmation, FrameKind, confirm
 from fastlloyd.net.link.sums import OpenedLink, Order, expand, take_ranks
@@ -269,8 +262,7 @@ class SecureLinks(Channel):
         waiting = self._inbox_bytes[peer] + len(message) + _MESSAGE_COST
         if waiting > self._ahead_bytes:
             raise PeerError(
-                f"{peer} sent more than {self._ahead_bytes} bytes ahead of time, expected it to wait",
-                rank=peer.rank,
+                f"{peer} sent more than {self._ahead_bytes} bytes ahead of time, expected it to wait", rank=peer.rank
             )
         self._inbox_bytes[peer] = waiting
         self._inbox.append((peer, message))
@@ -297,8 +289,7 @@ class SecureLinks(Channel):
             return
         if self.authenticated:
             raise SecurityError(
-                f"{peer} runs without a roster, this party with one: give all parties the same --roster",
-                rank=peer.rank,
+                f"{peer} runs without a roster, this party with one: give all parties the same --roster", rank=peer.rank
             )
         if peer in self._certificates or not 0 < len(der) <= _MAX_CERTIFICATE_BYTES:
             raise ValueError("expected one certificate, before the handshake")

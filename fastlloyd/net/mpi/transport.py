@@ -83,11 +83,7 @@ class MpiTransport(Transport):
     """
 
     def __init__(
-        self,
-        *,
-        transport: TransportName = "tcp",
-        init_deadline_s: float = 60.0,
-        close_deadline_s: float = 10.0,
+        self, *, transport: TransportName = "tcp", init_deadline_s: float = 60.0, close_deadline_s: float = 10.0
     ) -> None:
         launch = detect()
         if launch.vendor is None:

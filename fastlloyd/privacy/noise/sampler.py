@@ -226,12 +226,7 @@ def round_laplace(scale: float, size: int | tuple[int, ...], secret: SecretRando
 
 
 def box_muller(
-    sigma: float,
-    first: NDArray[np.uint64],
-    second: NDArray[np.uint64],
-    draw: Draw,
-    *,
-    inflate: float = 1.0,
+    sigma: float, first: NDArray[np.uint64], second: NDArray[np.uint64], draw: Draw, *, inflate: float = 1.0
 ) -> NDArray[np.int64]:
     """Turn pairs of uniforms into rounded normals.
 
