@@ -34,7 +34,7 @@ ROOMS = [
         "protocol",
         "protocols/NAME",
     ),
-    *("estimator", "supervise", "cli", "adapters", "client", "server", "__init__", "__main__"),
+    *("estimator", "supervise", "cli", "adapters", "testing", "client", "server", "__init__", "__main__"),
 ]
 LEVEL = {name: level for level, name in enumerate(ROOMS)}
 MOST_FILES = 25
@@ -55,6 +55,7 @@ PLACES = {
     "sklearn": {"estimator/", "kmeans/metrics.py"},
     "numba": {"kmeans/fused.py"},
     "nvflare": {"adapters/nvflare.py"},
+    "pytest": {"testing/"},
     "tqdm": {"report/"},
     "pickle": set(),
     "random": set(),

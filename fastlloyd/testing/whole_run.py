@@ -1,0 +1,176 @@
+"""Whole runs of all parties, whoever runs them: what each party with the result came to.
+
+A runner takes (configuration, number of clients, folder) and returns a `PartyEnd` of each party with the result. What a
+run is given must not depend on the runner, nor must what follows from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastlloyd.net.tcp.address import listen, parse_address
+from fastlloyd.net.tcp.hub import TcpServer
+from fastlloyd.net.tcp.spoke import join
+from fastlloyd.net.transport import Transport
+from fastlloyd.report.announcer import Announcer
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.execute import execute
+from fastlloyd.run.files import privacy_entry
+from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.run_file import to_toml
+from fastlloyd.wire.header import SERVER, PartyId, clients
+
+LIMIT_S = 120.0
+RESULT_FILES = ("bounds.csv", "centroids.csv", "sizes.csv", "elbow.csv")
+
+
+@dataclass(frozen=True)
+class PartyEnd:
+    """What one party with the result came to.
+
+    Attributes
+    ----------
+    files : mapping from file name to text
+        Those that every party with the result makes the same.
+    payload_bytes : int
+        Of all parties.
+    messages_counted : bool
+        Whether the counters of all parties came.
+    spent_epsilon : float or None
+    verdict : str
+    """
+
+    files: Mapping[str, str]
+    payload_bytes: int
+    messages_counted: bool
+    spent_epsilon: float | None
+    verdict: str
+
+
+Runner = Callable[[RunConfig, int, Path], list[PartyEnd]]
+Endpoint = Callable[[PartyId], contextlib.AbstractContextManager[Transport]]
+
+
+def run_alone(config: RunConfig, n_clients: int) -> list[PartyEnd]:
+    """Run all parties in one thread."""
+    ends = []
+    for outcome in run_together(config, n_clients).outcomes.values():
+        if outcome.result is not None:
+            result, traffic = outcome.result, outcome.traffic
+            spent = privacy_entry(result.claim, result.releases)["spent_epsilon"]
+            counted = traffic["incomplete"] is None
+            ends.append(PartyEnd(result.files, traffic["payload_bytes"], counted, spent, result.quality.verdict))
+    return ends
+
+
+def over_tcp(config: RunConfig, n_clients: int, folder: Path) -> list[PartyEnd]:
+    """Run a thread for each party, with one open port on this host."""
+    listeners = listen(parse_address("127.0.0.1:0", "--listen", listening=True))
+    address = parse_address(f"127.0.0.1:{listeners[0].getsockname()[1]}", "--server")
+    server = TcpServer(listeners, n_clients, keys=None, note=_quiet, warn=_quiet, stall_s=LIMIT_S)
+
+    def endpoint(me: PartyId) -> contextlib.AbstractContextManager[Transport]:
+        return server if me == SERVER else join(address, me.rank, keys=None, deadline_s=LIMIT_S, note=_quiet)
+
+    return in_threads(config, n_clients, folder, endpoint)
+
+
+def over_mpi(config: RunConfig, n_clients: int, folder: Path) -> list[PartyEnd]:
+    """Run a process for each party, started by mpirun."""
+    (folder / "run.toml").write_text(to_toml(config))
+    words = ["run", "-n", str(n_clients + 1), "--config", "run.toml", "--output", "result"]
+    command(folder, *words)
+    return written(folder / "result")
+
+
+def in_threads(config: RunConfig, n_clients: int, folder: Path, endpoint: Endpoint) -> list[PartyEnd]:
+    """Run a thread for each party over the links of `endpoint`; each writes into the folder of its rank."""
+
+    def one(me: PartyId) -> int:
+        threading.current_thread().name = f"rank_{me.rank}"  # what it draws goes by this name
+        mine = dataclasses.replace(config, output=str(folder / str(me.rank)))
+        with endpoint(me) as transport:
+            return execute(mine, transport, Announcer(me, quiet=True)).code
+
+    everybody = (SERVER, *clients(n_clients))
+    with ThreadPoolExecutor(len(everybody)) as pool:
+        codes = list(pool.map(one, everybody))
+    assert codes == [0] * len(everybody), f"expected the exit code 0 of every party, got {codes}"
+    return [end for me in everybody for end in written(folder / str(me.rank))]
+
+
+def written(folder: Path) -> list[PartyEnd]:
+    """Return what a party has written; nothing if it has no result."""
+    path = folder / "report.json"
+    if not path.exists():
+        return []
+    report = json.loads(path.read_text())
+    spent, traffic = report["privacy"]["spent_epsilon"], report["traffic"]
+    return [
+        PartyEnd(
+            {name: (folder / name).read_text() for name in RESULT_FILES if (folder / name).exists()},
+            traffic["payload_bytes"],
+            not traffic.get("incomplete"),
+            math.inf if spent is None else spent,
+            report["quality"]["verdict"],
+        )
+    ]
+
+
+def compare(
+    found: Sequence[PartyEnd], expected: Sequence[PartyEnd], *, exact: bool = False, varying_bytes: bool = False
+) -> None:
+    """Compare a run with one in a single thread, and both with what every run must come to.
+
+    Parameters
+    ----------
+    found, expected : sequence of PartyEnd
+    exact : bool
+        Whether nothing is drawn that the result depends on: then it is the same to the last digit, and has no noise.
+    varying_bytes : bool
+        Whether the length of messages is not fixed.
+    """
+    assert expected and found
+    for end in (*expected, *found):
+        assert end.messages_counted
+        assert end.files.keys() == expected[0].files.keys()
+        if exact:
+            assert end.files == expected[0].files
+        if not varying_bytes:
+            assert end.payload_bytes == expected[0].payload_bytes
+        # Noise is planned from public numbers alone.
+        assert end.spent_epsilon == expected[0].spent_epsilon or math.isclose(
+            end.spent_epsilon or 0.0, expected[0].spent_epsilon or 0.0, rel_tol=1e-12
+        )
+        assert end.payload_bytes > 0
+        assert (end.verdict == "exact") == exact
+        assert end.verdict != "unknown"
+
+
+def command(folder: Path, *words: str, code: int = 0) -> str:
+    """Run `fastlloyd WORDS` in a folder, which must end with this exit code; return its standard output."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fastlloyd", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == code, f"fastlloyd {' '.join(words)}: expected exit code {code}, got {done}"
+    return done.stdout
+
+
+def _quiet(*_: Any) -> None:
+    """Say nothing."""
