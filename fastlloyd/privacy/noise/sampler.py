@@ -98,7 +98,7 @@ def refine(
     ----------
     arithmetic : interval context
     values : callable
-        From (arithmetic, scale, *uniforms), the uniforms as intervals, to intervals of the values.
+        From `(arithmetic, scale, *uniforms)`, the uniforms as intervals, to intervals of the values.
     scale : float
     words : tuple of int
         First 64 bits of each uniform.
