@@ -88,7 +88,7 @@ def test_no_label_stands_outside_the_table() -> None:
 # What is no folder of a protocol and may name one, with what it may name it for.
 MAY_NAME_PROTOCOLS = {
     "protocols": "the table, the default, and each protocol itself",
-    "cli/choose.py": "it says which protocol fits, and compares those of this package",
+    "dossier/choice.py": "it says which protocol fits, and compares those of this package",
 }
 OWN_NAME = "fastlloyd"
 """Of a protocol, of the package, of its command and of its log."""

@@ -1,6 +1,7 @@
 """What a site reads and signs before a run: the dossier for its officers, and its approval.
 
 ====================  ============================================================================================
+`choice.py`           which protocol fits
 `planned_run.py`      a run before it happens
 `content.py`          its dossier, from public facts alone; `blocks.py`, its building blocks, and as Markdown
 `standing.py`         its texts: what epsilon says, what a run does not promise, what holds for every run

@@ -8,6 +8,7 @@
 `claim.py`      what a run promises, and the claim in one sentence
 `sight.py`      who sees what in a run, in words; `flow.py`, what leaves a site in which message
 `table.py`      the result as text for a terminal; `colour.py` colours it
+`labelling.py`  labels for new records by the released centroids
 `plot.py`       pictures of centroids; `picture.py`, a photograph in the colours of its clusters
 `page/*.py`     pages as single HTML files
 `announcer.py`  what a rank reports to those who watch it; `view.py`, what may be seen

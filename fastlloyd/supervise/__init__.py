@@ -1,13 +1,14 @@
 """`fastlloyd run`: starts the ranks, watches them, and reports how they ended.
 
-===============  ====================================================================================================
-`supervisor.py`  starts mpirun, owns the terminal, leaves nothing
-`lifeline.py`    which rank or host was lost first
-`output.py`      what a launcher and its ranks write, separated
-`verdict.py`     one exit code and one sentence from the ends of all ranks
-`process.py`     processes that are not our children
-`shaped.py`      ranks on a shaped network of this host
-`site.py`        a client that serves a site permanently; `offers.py`, what it reads
-`aggregate.py`   a server between clients and server
-===============  ====================================================================================================
+================  ====================================================================================================
+`supervisor.py`   starts mpirun, owns the terminal, leaves nothing
+`lifeline.py`     which rank or host was lost first
+`output.py`       what a launcher and its ranks write, separated
+`verdict.py`      one exit code and one sentence from the ends of all ranks
+`process.py`      processes that are not our children
+`shaped.py`       ranks on a shaped network of this host
+`site.py`         a client that serves a site permanently; `offers.py`, what it reads
+`aggregate.py`    a server between clients and server
+`environment.py`  what is wrong with this environment
+================  ====================================================================================================
 """

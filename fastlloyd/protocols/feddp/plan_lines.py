@@ -30,6 +30,7 @@ _ASSUMED = PlanLine(
     "as many points of the server as clusters, of the largest norm; the run needs --server-data FILE, and its noise is "
     "at most this",
 )
+_NOISE = {"l1": "laplace", "l2": "gaussian"}
 
 
 def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]:
@@ -160,7 +161,7 @@ def _step_line(plan: Plan, t: int) -> PlanLine:
     step = plan.rounds[t]
     up = plan.elements(t) * plan.ring_of(t) // 8
     noises = [
-        f"{release.name}: {release.mechanism.split()[1]} noise of {release.noise_multiplier:.3g} times the sensitivity"
+        f"{release.name}: {_NOISE[release.norm]} noise of {release.noise_multiplier:.3g} times the sensitivity"
         for release in plan.releases(t)
     ]
     asked = "; ".join(noises) or "nothing asked"

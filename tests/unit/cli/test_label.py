@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastlloyd.cli.label import main, nearest, write_labels
+from fastlloyd.cli.label import main
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.report.document import encode
+from fastlloyd.report.labelling import nearest, write_labels
 from tests.unit.report.figures import report
 
 
@@ -90,7 +91,7 @@ def test_nearest_is_the_brute_force_answer(monkeypatch):
     points, centers = generator.normal(size=(500, 3)), generator.normal(size=(7, 3))
     brute = ((points[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
     np.testing.assert_array_equal(nearest(points, centers), brute)
-    monkeypatch.setattr("fastlloyd.cli.label._BLOCK_VALUES", 30)
+    monkeypatch.setattr("fastlloyd.report.labelling._BLOCK_VALUES", 30)
     np.testing.assert_array_equal(nearest(points, centers), brute)
 
 

@@ -6,6 +6,7 @@ import pytest
 from fastlloyd.cli import doctor
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.mpi.launcher import Mpirun
+from fastlloyd.supervise import environment
 
 
 def levels(findings):
@@ -13,24 +14,24 @@ def levels(findings):
 
 
 def test_healthy_parts():
-    for check in (doctor.check_python, doctor.check_entropy, doctor.check_clock, doctor.check_tls):
+    for check in (environment.check_python, environment.check_entropy, environment.check_clock, environment.check_tls):
         assert levels(check()) == ["ok"], check.__name__
 
 
 def test_missing_package_fails_and_says_how_to_mend(monkeypatch):
-    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "cryptography" else "1")
-    findings = list(doctor.check_packages())
+    monkeypatch.setattr(environment, "_version", lambda name: None if name == "cryptography" else "1")
+    findings = list(environment.check_packages())
     assert findings[0].level == "FAIL" and "cryptography" in findings[0].text and "pip install" in findings[0].text
 
 
 def test_two_mpis_in_one_environment_are_a_warning(monkeypatch):
-    monkeypatch.setattr(doctor, "_version", lambda name: "1")
-    assert levels(doctor.check_packages()) == ["ok", "ok", "warn"]
+    monkeypatch.setattr(environment, "_version", lambda name: "1")
+    assert levels(environment.check_packages()) == ["ok", "ok", "warn"]
 
 
 def test_clock_that_was_never_set(monkeypatch):
-    monkeypatch.setattr(doctor.time, "time", lambda: 1000.0)
-    (finding,) = doctor.check_clock()
+    monkeypatch.setattr(environment.time, "time", lambda: 1000.0)
+    (finding,) = environment.check_clock()
     assert finding.level == "FAIL" and "1970" in finding.text
 
 
@@ -38,23 +39,23 @@ def test_entropy_that_is_not_ready(monkeypatch):
     def block(count, flags=0):
         raise BlockingIOError
 
-    monkeypatch.setattr(doctor.os, "getrandom", block)
-    assert levels(doctor.check_entropy()) == ["FAIL"]
+    monkeypatch.setattr(environment.os, "getrandom", block)
+    assert levels(environment.check_entropy()) == ["FAIL"]
 
 
 def test_more_ranks_than_cores_is_a_warning():
-    assert next(doctor.check_room(100_000)).level == "warn"
-    assert next(doctor.check_room(1)).level == "ok"
+    assert next(environment.check_room(100_000)).level == "warn"
+    assert next(environment.check_room(1)).level == "ok"
 
 
 def test_little_memory_is_a_warning(monkeypatch):
-    monkeypatch.setattr(doctor, "_available_memory", lambda: 5e8)
-    assert levels(doctor.check_room(1))[1] == "warn"
+    monkeypatch.setattr(environment, "_available_memory", lambda: 5e8)
+    assert levels(environment.check_room(1))[1] == "warn"
 
 
 def test_old_openssl(monkeypatch):
-    monkeypatch.setattr(doctor.ssl, "HAS_TLSv1_3", False)
-    assert levels(doctor.check_tls()) == ["FAIL"]
+    monkeypatch.setattr(environment.ssl, "HAS_TLSv1_3", False)
+    assert levels(environment.check_tls()) == ["FAIL"]
 
 
 def test_a_check_that_breaks_does_not_hide_the_others(monkeypatch):
@@ -66,9 +67,9 @@ def test_a_check_that_breaks_does_not_hide_the_others(monkeypatch):
         raise ConfigError("no mpirun: install one")
         yield
 
-    monkeypatch.setattr(doctor, "check_tls", broken)
-    monkeypatch.setattr(doctor, "check_mpi", missing)
-    findings = list(doctor.examine(1))
+    monkeypatch.setattr(environment, "check_tls", broken)
+    monkeypatch.setattr(environment, "check_mpi", missing)
+    findings = list(environment.examine(1))
     assert [finding.text for finding in findings if finding.level == "FAIL"] == [
         "broken: RuntimeError: broken",
         "no mpirun: install one",
@@ -78,7 +79,7 @@ def test_a_check_that_breaks_does_not_hide_the_others(monkeypatch):
 
 @pytest.mark.parametrize(("level", "code"), [("ok", 0), ("warn", 0), ("FAIL", 2)])
 def test_exit_code(monkeypatch, capsys, level, code):
-    monkeypatch.setattr(doctor, "examine", lambda ranks: iter([doctor.Finding(level, "text")]))
+    monkeypatch.setattr(doctor, "examine", lambda ranks: iter([environment.Finding(level, "text")]))
     assert doctor.main([]) == code
     assert capsys.readouterr().out.startswith(f"{level:<5} text\n")
 
@@ -87,7 +88,7 @@ def test_mpirun_that_fails_is_reported_in_its_own_words(tmp_path):
     script = tmp_path / "mpirun"
     script.write_text("#!/bin/sh\necho 'there is no interface' >&2\nexit 7\n")
     script.chmod(stat.S_IRWXU)
-    finding = doctor._run_probe(Mpirun(script, "mpich", "0"), "shm")
+    finding = environment._run_probe(Mpirun(script, "mpich", "0"), "shm")
     assert finding.level == "FAIL"
     assert "code 7" in finding.text and "there is no interface" in finding.text
 
@@ -96,15 +97,15 @@ def test_mpirun_that_hangs_is_killed(tmp_path, monkeypatch):
     script = tmp_path / "mpirun"
     script.write_text("#!/bin/sh\nsleep 60\n")
     script.chmod(stat.S_IRWXU)
-    monkeypatch.setattr(doctor, "_PROBE_DEADLINE_S", 0.1)
-    finding = doctor._run_probe(Mpirun(script, "mpich", "0"), "shm")
+    monkeypatch.setattr(environment, "_PROBE_DEADLINE_S", 0.1)
+    finding = environment._run_probe(Mpirun(script, "mpich", "0"), "shm")
     assert finding.level == "FAIL" and "killed" in finding.text
 
 
 @pytest.mark.mpi
 def test_real_mpi_over_both_transports():
     try:
-        findings = list(doctor.check_mpi())
+        findings = list(environment.check_mpi())
     except ConfigError:
         pytest.skip("no mpirun in this environment")
     assert "FAIL" not in levels(findings), findings

@@ -1,0 +1,148 @@
+"""Labels for new records, by the released centroids of a finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import Bounds, parse_bounds, scale
+from fastlloyd.data.categories import Categories
+from fastlloyd.data.merge import Unit
+from fastlloyd.data.records import RawRows
+from fastlloyd.errors import ConfigError
+from fastlloyd.kmeans.assign import assign
+from fastlloyd.kmeans.grid import quantise, round_centers
+from fastlloyd.report.display import csv_text
+from fastlloyd.report.document import load as load_report
+from fastlloyd.report.files import PRIVATE_MODE, labels_csv
+from fastlloyd.wire.regular import replace_file
+
+_BLOCK_VALUES = 1 << 18
+_MOST_BITS = 24
+
+
+def match_bounds(bounds: Bounds | None, names: tuple[str, ...], centroids: Path, given: bool) -> Bounds | None:
+    """Return the bounds of the features that records are labelled by."""
+    try:
+        return None if bounds is None else bounds.match(names)
+    except ConfigError as error:
+        if given:
+            raise
+        raise ConfigError(
+            f"{centroids.with_name('bounds.csv')} is of another run than the centroids beside it: give the bounds of "
+            "theirs with --bounds"
+        ) from error
+
+
+def check_centroids(path: Path) -> None:
+    """Refuse what cannot be the centroids of a run, by the name of their own flag."""
+    if path.is_dir():
+        raise ConfigError(f"--centroids {path} is a folder: name the file in it, {path / 'centroids.csv'}")
+    if not path.exists():
+        raise ConfigError(f"--centroids {path}: no such file; expected centroids.csv in the --output folder of a run")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredView:
+    """What stands beside the centroids: how the run looked at records."""
+
+    bounds: Bounds | None = None
+    categories: Categories = field(default_factory=Categories)
+    unit: Unit | None = None
+    fraction_bits: int | None = None
+
+
+def read_stored(centroids: Path) -> StoredView:
+    """Read what the run has left beside its centroids; nothing where they stand alone, or were left by version 0.1."""
+    path = centroids.with_name("bounds.csv")
+    if not path.is_file():
+        return StoredView()
+    read = parse_bounds(str(path))
+    bounds = Bounds(read.lo, read.hi, None if read.names is None else tuple(map(csv_text, read.names)))
+    path = centroids.with_name("report.json")
+    if not path.is_file():
+        return StoredView(bounds=bounds)
+    parameters = load_report(path)["parameters"]
+    if ("unit" in parameters) != ("per_unit" in parameters):
+        raise ConfigError(f"{path}: expected unit and per_unit together; give the folder as the run wrote it")
+    fraction_bits = parameters.get("fraction_bits")
+    return StoredView(
+        bounds=bounds,
+        categories=Categories.from_json(parameters.get("categories", {})),
+        unit=Unit(parameters["unit"], parameters["per_unit"]) if "unit" in parameters else None,
+        fraction_bits=fraction_bits if fraction_bits in range(1, _MOST_BITS + 1) else None,
+    )
+
+
+def keep_columns(
+    names: tuple[str, ...], centroids: NDArray[np.float64], columns: Sequence[str]
+) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    """Keep the features that the file has."""
+    kept = [at for at, name in enumerate(names) if name in columns]
+    if not kept:
+        raise ConfigError("--own-columns: the file has none of the centroids' features; check --data")
+    return tuple(names[at] for at in kept), centroids[:, kept]
+
+
+def label_records(
+    points: NDArray[np.float64], centers: NDArray[np.float64], bounds: Bounds | None, fraction_bits: int | None
+) -> NDArray[np.int64]:
+    """Label points as the run did where its grid is known, else by floating-point numbers; overwrites `points`."""
+    if bounds is None:
+        return nearest(points, centers)
+    points, centers = scale(points, bounds, out=points), scale(centers, bounds)
+    if fraction_bits is None:
+        return nearest(points, centers)
+    # Back from original units a centre halfway between two places of the grid may lie a last digit beside it.
+    settled = np.round(centers * 2.0**fraction_bits, 6) / 2.0**fraction_bits
+    return assign(quantise(points, fraction_bits), round_centers(settled, fraction_bits))
+
+
+def nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Label each point with its nearest centre; ties go to the lowest index.
+
+    Parameters
+    ----------
+    points : float64 array, shape (n, d)
+    centers : float64 array, shape (k, d)
+
+    Returns
+    -------
+    int64 array, shape (n,)
+    """
+    # Original units may lie far from zero, where |c|^2 - 2 x.c would cancel: move the origin first.
+    origin = centers.mean(axis=0)
+    moved = centers - origin
+    norms = np.einsum("kd,kd->k", moved, moved)
+    labels = np.empty(len(points), dtype=np.int64)
+    step = max(1, _BLOCK_VALUES // max(centers.shape))
+    for start in range(0, len(points), step):
+        scores = norms - 2.0 * ((points[start : start + step] - origin) @ moved.T)
+        labels[start : start + step] = np.argmin(scores, axis=1)
+    return labels
+
+
+def write_labels(path: Path, raw_labels: NDArray[np.int64], raw_rows: RawRows | None = None) -> None:
+    """Write the label of each row, mode 0600; the file appears whole, by rename.
+
+    Parameters
+    ----------
+    path : Path
+    raw_labels : int64 array, shape (n,)
+        Of the records.
+    raw_rows : RawRows, optional
+        The rows behind them.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be written.
+    """
+    try:
+        replace_file(path, map(str.encode, labels_csv(raw_labels, raw_rows)), mode=PRIVATE_MODE)
+    except OSError as error:
+        raise ConfigError(f"--out {path}: cannot write it ({error.strerror}); choose another place") from error
