@@ -13,7 +13,7 @@ from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.run_file import toml_value, with_values
 from fastlloyd.run.session import find_protocol
-from fastlloyd.run.vertical import VerticalCommon
+from fastlloyd.run.vertical import VerticalInputs
 
 _FLAGS = ("protocol", "k", "epsilon", "n_total", "masking", "min_clients", "columns")
 _COLUMNS = ("age", "weight")
@@ -165,5 +165,5 @@ def _run_file(given: dict[str, object], pairs: Sequence[str], *, clients: int) -
         lines += [f"[{name}]", *(f"{key} = {toml_value(value)}" for key, value in table.items()), ""]
     text = "\n".join(lines)
     config = with_values(plain, tomllib.loads(text))
-    common = find_protocol(protocol).gather(config, clients)[1] if vertical else None
-    return text, tuple(party.rank for party in common.owners) if isinstance(common, VerticalCommon) else ()
+    inputs = find_protocol(protocol).gather(config, clients)[1] if vertical else None
+    return text, tuple(party.rank for party in inputs.owners) if isinstance(inputs, VerticalInputs) else ()

@@ -26,7 +26,7 @@ from fastlloyd.privacy.ledger import covers
 from fastlloyd.privacy.release import Release
 from fastlloyd.randomness import domains
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import CommonInputs, public_values
+from fastlloyd.run.inputs import PublicInputs, public_values
 from fastlloyd.run.outcome import Claim
 from fastlloyd.run.own_rank import OwnRank
 from fastlloyd.wire.decode import Within, decode, load_json
@@ -264,13 +264,13 @@ class Approved:
     def __init__(self, approvals: Mapping[str, Approval]) -> None:
         self._approvals = dict(approvals)
 
-    def check_public(self, config: RunConfig, common: CommonInputs, roster: Roster | None) -> None:
+    def check_public(self, config: RunConfig, inputs: PublicInputs, roster: Roster | None) -> None:
         """Refuse a run whose public values differ from the approved ones, or after the end of an approval.
 
         Parameters
         ----------
         config : RunConfig
-        common : CommonInputs
+        inputs : PublicInputs
         roster : Roster or None
             The run's, as it was read: the file may have changed since.
 
@@ -279,7 +279,7 @@ class Approved:
         ConfigError
             Names the value, or the end of the approval.
         """
-        values = public_values(config, common, roster)
+        values = public_values(config, inputs, roster)
         for source, approval in self._approvals.items():
             if approval.expires is not None and datetime.now(UTC) >= read_expiry(approval.expires):
                 raise ConfigError(

@@ -32,7 +32,7 @@ from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.report.sight import Sight
 from fastlloyd.report.unit import format_count, format_epsilon
 from fastlloyd.run.promise import short_unit, unit_sentence
-from fastlloyd.run.vertical import VerticalCommon
+from fastlloyd.run.vertical import VerticalInputs
 from fastlloyd.version import __version__
 from fastlloyd.wire.header import SERVER
 from fastlloyd.wire.values import digest, show_value
@@ -73,7 +73,7 @@ def make_dossier(run: PlannedRun) -> Dossier:
 
 def summarise(run: PlannedRun) -> Iterator[str]:
     """Yield a summary of the run for a site, in a few lines."""
-    clusters = f"{'at most ' if run.config.choose_k else ''}{format_count(run.common.public.k, 'cluster')}"
+    clusters = f"{'at most ' if run.config.choose_k else ''}{format_count(run.inputs.public.k, 'cluster')}"
     whose = "whose columns the parties hold" if run.vertical else f"of {format_count(run.clients, 'client')}"
     yield (
         f"{run.config.protocol} ({run.config.row.summary}): {clusters} of at most "
@@ -131,7 +131,7 @@ def _parties(run: PlannedRun) -> Iterator[Block]:
 
 
 def _role(run: PlannedRun, rank: int) -> str:
-    owners = run.common.owners if isinstance(run.common, VerticalCommon) else ()
+    owners = run.inputs.owners if isinstance(run.inputs, VerticalInputs) else ()
     holds = any(party.rank == rank for party in owners) if owners else rank != SERVER.rank
     what = "columns" if run.vertical else "records"
     role = f"{'server' if rank == SERVER.rank else 'client'}, {f'holds {what}' if holds else f'holds no {what}'}"
@@ -143,7 +143,7 @@ def _role(run: PlannedRun, rank: int) -> str:
 
 def _computation(run: PlannedRun) -> Iterator[Block]:
     """Describe the computation."""
-    public = run.common.public
+    public = run.inputs.public
     rows = [
         ("protocol", f"{run.config.row.summary} ({run.config.protocol})"),
         (
@@ -153,9 +153,9 @@ def _computation(run: PlannedRun) -> Iterator[Block]:
         ),
         ("records", f"at most {run.n_total:,} in all (a public bound that the parties state, not a count)"),
     ]
-    if run.common.caps:
+    if run.inputs.caps:
         rows.append(
-            ("at each client", f"at most {', '.join(f'{cap:,}' for cap in run.common.caps)}, in the order of ranks")
+            ("at each client", f"at most {', '.join(f'{cap:,}' for cap in run.inputs.caps)}, in the order of ranks")
         )
     if run.foreseen is not None:
         rounds = {release.round for release in run.foreseen.releases}
@@ -164,14 +164,14 @@ def _computation(run: PlannedRun) -> Iterator[Block]:
         rows.append(
             ("one record", f"all rows of one person at one client, identified by the column {run.config.unit}, merged")
         )
-    if run.common.categories.lists:
-        columns = ", ".join(column for column, _ in run.common.categories.lists)
+    if run.inputs.categories.lists:
+        columns = ", ".join(column for column, _ in run.inputs.categories.lists)
         rows.append(("categories", f"one feature of 0 and 1 for each category of a public list: {columns}"))
     if run.expected is not None:
         rows.append(("what to expect", run.expected))
-    if run.common.dataset is not None:
+    if run.inputs.dataset is not None:
         rows.append(
-            ("data", f"the public data set {run.common.dataset.name}, split among the clients: a demonstration")
+            ("data", f"the public data set {run.inputs.dataset.name}, split among the clients: a demonstration")
         )
     yield Listing(("what", "value"), rows)
     bounds = run.values["bounds"]
@@ -182,7 +182,7 @@ def _computation(run: PlannedRun) -> Iterator[Block]:
         return
     shown = [(name, show_value(low), show_value(high)) for name, (low, high) in bounds.items()]
     yield Listing(("feature", "lowest", "highest"), shown, title="Features and their public bounds")
-    named = run.common.bounds.names or ()
+    named = run.inputs.bounds.names or ()
     chosen = ", ".join(run.config.columns or named)
     whence = "" if run.config.columns else ", which are those that the bounds name"
     yield Text(

@@ -9,12 +9,12 @@ from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.report.flow import Flow
 from fastlloyd.report.sight import Sight, Sights, who_sees
 from fastlloyd.run.config import VERTICAL, RunConfig
-from fastlloyd.run.inputs import CommonInputs, count_features, public_values
+from fastlloyd.run.inputs import PublicInputs, count_features, public_values
 from fastlloyd.run.outcome import Claim, Foreseen
 from fastlloyd.run.promise import foresee, plan_words, privacy_unit
 from fastlloyd.run.run_file import without_records
 from fastlloyd.run.session import find_protocol
-from fastlloyd.run.vertical import VerticalCommon
+from fastlloyd.run.vertical import VerticalInputs
 from fastlloyd.wire.values import flatten, show_value
 
 _ANY_FEATURES = 1
@@ -28,7 +28,7 @@ class PlannedRun:
     ----------
     config : RunConfig
         From the protocol's `gather`.
-    common : CommonInputs
+    inputs : PublicInputs
     clients : int
     roster : Roster or None
     foreseen : Foreseen or None
@@ -44,7 +44,7 @@ class PlannedRun:
     """
 
     config: RunConfig
-    common: CommonInputs
+    inputs: PublicInputs
     clients: int
     roster: Roster | None = None
     foreseen: Foreseen | None = None
@@ -56,7 +56,7 @@ class PlannedRun:
     @property
     def values(self) -> dict[str, Any]:
         """Everything public that the parties agree on."""
-        return public_values(self.config, self.common, self.roster)
+        return public_values(self.config, self.inputs, self.roster)
 
     @property
     def rows(self) -> list[tuple[str, str]]:
@@ -124,7 +124,7 @@ class PlannedRun:
     @property
     def n_total(self) -> int:
         """The public bound on the number of records."""
-        return int(self.common.public.n_total)
+        return int(self.inputs.public.n_total)
 
     @property
     def flow(self) -> Flow | None:
@@ -158,16 +158,16 @@ def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int |
         Public parameters that do not fit.
     """
     config = without_records(config)
-    filled, common = find_protocol(config.protocol).gather(config, clients)
-    bounds = common.bounds if common.dataset is None else None
-    features = d if d is not None else count_features(config.columns, bounds, common.categories)
-    if isinstance(common, VerticalCommon) and common.alignment.columns:
-        features = sum(common.alignment.columns) if d is None else d
-    known = features is not None or common.dataset is not None
+    filled, inputs = find_protocol(config.protocol).gather(config, clients)
+    bounds = inputs.bounds if inputs.dataset is None else None
+    features = d if d is not None else count_features(config.columns, bounds, inputs.categories)
+    if isinstance(inputs, VerticalInputs) and inputs.alignment.columns:
+        features = sum(inputs.alignment.columns) if d is None else d
+    known = features is not None or inputs.dataset is not None
     any_d = foresee(filled, clients, _ANY_FEATURES * (clients + 1)) if not known else None
     return PlannedRun(
         config=filled,
-        common=common,
+        inputs=inputs,
         clients=clients,
         roster=roster,
         foreseen=foresee(filled, clients, features) if known else None,

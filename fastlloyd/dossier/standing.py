@@ -324,7 +324,7 @@ def open_points(run: PlannedRun) -> Iterator[str]:
         if expected is not None and expected.verdict in ("poor", "noise"):
             yield f"Decide whether such a result is worth the processing: {run.expected or expected.sentence}."
     yield "Confirm that bounds, categories, N, k, columns and epsilon were chosen without looking at the records."
-    if run.common.dataset is None and not run.vertical and not run.config.columns and run.common.bounds.names is None:
+    if run.inputs.dataset is None and not run.vertical and not run.config.columns and run.inputs.bounds.names is None:
         yield "Name the columns in the run file: by default, all numeric columns of each site's file are used."
     yield from _trust_points(run)
     if run.config.evaluate:

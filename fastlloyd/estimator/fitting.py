@@ -83,7 +83,7 @@ def fit_together(
     with in_own_words():
         inputs = prepare(model, raw_parts, model.bounds_, server_points)
         spending = Spending(model)
-        ended = run_together(inputs.config, inputs.n_clients, common=inputs.common, afford=spending.afford)
+        ended = run_together(inputs.config, inputs.n_clients, inputs=inputs.public, afford=spending.afford)
         spending.check(ended.ledgers.values())
     results = [outcome.result for outcome in ended.outcomes.values() if outcome.result is not None]
     result = max(results, key=lambda one: one.noisy_sizes is not None)

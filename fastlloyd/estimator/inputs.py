@@ -20,10 +20,10 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.parameter import ParameterError, StoredParameters, read_parameters
 from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import CommonInputs, ServerInputs
+from fastlloyd.run.inputs import PublicInputs, ServerInputs
 from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_protocol
-from fastlloyd.run.vertical import VerticalCommon
+from fastlloyd.run.vertical import VerticalInputs
 from fastlloyd.wire.header import PartyId
 
 _SOURCE = "memory"
@@ -38,13 +38,13 @@ class Inputs:
     ----------
     config : RunConfig
     n_clients : int
-    common : CommonInputs
+    public : PublicInputs
         With all parts in it.
     """
 
     config: RunConfig
     n_clients: int
-    common: CommonInputs = field(repr=False)
+    public: PublicInputs = field(repr=False)
 
 
 def is_vertical(model: StoredParameters) -> bool:
@@ -137,17 +137,17 @@ def prepare(
     if server_points is not None:
         config = replace(config, server_data=_SOURCE)
     if vertical:
-        config, n_clients, common = _gather_vertical(config, raw_parts, bounds)
+        config, n_clients, public = _gather_vertical(config, raw_parts, bounds)
     else:
         n_clients = len(raw_parts)
-        config, common = _gather_horizontal(config, raw_parts, bounds)
+        config, public = _gather_horizontal(config, raw_parts, bounds)
     if server_points is not None:
-        if not isinstance(common, ServerInputs):
+        if not isinstance(public, ServerInputs):
             raise ParameterError(f"server_data: expected None, since the server of {model.protocol!r} has no data")
-        common = replace(common, server_values=server_points)
+        public = replace(public, server_values=server_points)
     if (people := find_protocol(config.protocol).people(config)) is not None:
         raise ConfigError(f"{people} names a column of a file: of arrays, each is one user; leave it out")
-    return Inputs(config=config, n_clients=n_clients, common=common)
+    return Inputs(config=config, n_clients=n_clients, public=public)
 
 
 def _config(model: StoredParameters, n_total: int) -> RunConfig:
@@ -164,31 +164,31 @@ def _config(model: StoredParameters, n_total: int) -> RunConfig:
 
 def _gather_horizontal(
     config: RunConfig, raw_parts: list[NDArray[np.float64]], bounds: Bounds
-) -> tuple[RunConfig, CommonInputs]:
+) -> tuple[RunConfig, PublicInputs]:
     """Return the records of each client."""
     sizes = tuple(map(len, raw_parts))
-    config, common = find_protocol(config.protocol).gather(replace(config, client_caps=sizes), len(sizes))
+    config, public = find_protocol(config.protocol).gather(replace(config, client_caps=sizes), len(sizes))
     splits = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
-    return config, replace(common, bounds=bounds, dataset=_dataset(np.concatenate(raw_parts), bounds), splits=splits)
+    return config, replace(public, bounds=bounds, dataset=_dataset(np.concatenate(raw_parts), bounds), splits=splits)
 
 
 def _gather_vertical(
     config: RunConfig, raw_parts: list[NDArray[np.float64]], bounds: Bounds
-) -> tuple[RunConfig, int, CommonInputs]:
+) -> tuple[RunConfig, int, PublicInputs]:
     """Return the columns of each owner, of the same records in the same order."""
-    config, n_clients, common = _find_owners(config, len(raw_parts))
+    config, n_clients, public = _find_owners(config, len(raw_parts))
     width = len(str(len(raw_parts[0])))
     raw_ids = tuple(f"{row:0{width}d}" for row in range(len(raw_parts[0])))
     names = np.split(np.array(bounds.names, dtype=object), np.cumsum([part.shape[1] for part in raw_parts])[:-1])
     tables = tuple(
         VerticalTable(raw_ids=raw_ids, raw_values=part, names=tuple(own), source=f"columns of {owner}")
-        for part, own, owner in zip(raw_parts, names, common.owners, strict=True)
+        for part, own, owner in zip(raw_parts, names, public.owners, strict=True)
     )
     dataset = _dataset(np.empty((0, len(bounds))), bounds)
-    return config, n_clients, replace(common, bounds=bounds, dataset=dataset, tables=tables)
+    return config, n_clients, replace(public, bounds=bounds, dataset=dataset, tables=tables)
 
 
-def _find_owners(config: RunConfig, parts: int) -> tuple[RunConfig, int, VerticalCommon]:
+def _find_owners(config: RunConfig, parts: int) -> tuple[RunConfig, int, VerticalInputs]:
     """Determine from protocol and settings whether one of the owners is the server, or all are clients."""
     if parts < 2:
         raise ParameterError(
@@ -197,12 +197,12 @@ def _find_owners(config: RunConfig, parts: int) -> tuple[RunConfig, int, Vertica
     refused = ConfigError(f"{config.protocol}: expected another number of owners, got {parts}")
     for n_clients in (parts - 1, parts):
         try:
-            gathered, common = find_protocol(config.protocol).gather(config, n_clients)
+            gathered, public = find_protocol(config.protocol).gather(config, n_clients)
         except ConfigError as error:
             refused = error
             continue
-        if isinstance(common, VerticalCommon) and len(common.owners) == parts:
-            return gathered, n_clients, common
+        if isinstance(public, VerticalInputs) and len(public.owners) == parts:
+            return gathered, n_clients, public
     raise refused
 
 

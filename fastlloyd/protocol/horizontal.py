@@ -38,7 +38,7 @@ from fastlloyd.report.outlook import PlanLine, outlook_line
 from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import Begun, HorizontalPlan, ServerEnd, begin_client, run_server
-from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
+from fastlloyd.run.inputs import PublicInputs, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import Outcome, Result
 from fastlloyd.run.own_records import load_client, load_large
 from fastlloyd.run.session import Session
@@ -96,13 +96,13 @@ class OfRecords(Protocol[H]):
         """
         return fill_public(self.public_type, config, clients=clients, k=k, n_total=n_total)
 
-    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
+    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, PublicInputs]:
         """Check what is public and the same for all parties."""
         return gather_horizontal(config, clients, self.public_parameters)
 
-    def load(self, config: RunConfig, common: Any, me: PartyId) -> Any:
+    def load(self, config: RunConfig, inputs: Any, me: PartyId) -> Any:
         """Load a client's own records; the server has none."""
-        return (load_large if config.row.streams else load_client)(config, common, me)
+        return (load_large if config.row.streams else load_client)(config, inputs, me)
 
     def writes_result(self, me: PartyId) -> bool:
         """Say whether this party can receive the result."""
@@ -153,7 +153,7 @@ class OfRecords(Protocol[H]):
             Other fields of `Result`: `noise` above all.
         """
         described: Any = plan
-        bounds = session.common.bounds.match(described.names)
+        bounds = session.inputs.bounds.match(described.names)
         return Result(
             **{
                 "common": self.common(session, plan, included),
@@ -229,7 +229,7 @@ class Horizontal(OfRecords[H]):
 
     def fresh_plan(self, session: Session, names: tuple[str, ...]) -> H:
         """Make the plan of a new run of the features that the clients announced; run by the server."""
-        return self.make_plan(session.common.public, names)
+        return self.make_plan(session.inputs.public, names)
 
     def server_secret(self) -> Any:
         """Return what the server draws its noise from, made before its first message; None: it draws none."""
@@ -294,7 +294,7 @@ class Horizontal(OfRecords[H]):
     def take_part(self, session: Session) -> Party[Outcome]:
         """Run a client."""
         own = session.take_own(ClientRecords)  # type: ignore[type-abstract]  # in memory or in a file
-        public, names = session.common.public, own.names
+        public, names = session.inputs.public, own.names
         begun = yield from begin_client(
             session,
             own,

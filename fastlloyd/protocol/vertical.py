@@ -34,7 +34,7 @@ from fastlloyd.run.vertical import (
     HELP,
     Alignment,
     OwnColumns,
-    VerticalCommon,
+    VerticalInputs,
     assumed_widths,
     gather_vertical,
     load_vertical,
@@ -46,7 +46,7 @@ from fastlloyd.wire.header import clients as name_clients
 
 
 class VerticalPlan(base.AgreedPlan, Protocol):
-    """What these systems' plans have in common."""
+    """What these systems' plans have in inputs."""
 
     @property
     def private(self) -> bool:
@@ -141,7 +141,7 @@ class Vertical(base.Protocol[V]):
 
     # What follows.
 
-    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, VerticalCommon]:
+    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, VerticalInputs]:
         """Check what is public and the same for all parties.
 
         Raises
@@ -151,9 +151,9 @@ class Vertical(base.Protocol[V]):
         """
         return gather_vertical(config, self.owners(config, clients), clients, self.public_parameters)
 
-    def load(self, config: RunConfig, common: VerticalCommon, me: PartyId) -> OwnColumns | None:
+    def load(self, config: RunConfig, inputs: VerticalInputs, me: PartyId) -> OwnColumns | None:
         """Load a party's columns; None for a party that holds none."""
-        return load_vertical(config, common, common.owners.index(me), me.rank) if me in common.owners else None
+        return load_vertical(config, inputs, inputs.owners.index(me), me.rank) if me in inputs.owners else None
 
     def writes_result(self, me: PartyId) -> bool:
         """Say whether this party can receive the result."""
@@ -189,10 +189,10 @@ class Vertical(base.Protocol[V]):
         if config.data is None and config.dataset is None and (d is not None or read_alignment(config).widths):
             public = self.public_parameters(config, clients, *settle_size(config, None))
         else:
-            config, common = self.gather(config, clients)
-            public = common.public
-            if common.tables:
-                own = [load_vertical(config, common, place).features for place in range(len(common.tables))]
+            config, inputs = self.gather(config, clients)
+            public = inputs.public
+            if inputs.tables:
+                own = [load_vertical(config, inputs, place).features for place in range(len(inputs.tables))]
                 return self.make_plan(self.settled(public), own)
         numbers, features = itertools.count(1), []
         for width in plan_widths(config, len(self.owners(config, clients)), d):
@@ -228,10 +228,10 @@ class Vertical(base.Protocol[V]):
 
     def alignment(self, session: Session) -> Alignment:
         """Return how this run's records are brought into one order."""
-        common = session.common
-        if not isinstance(common, VerticalCommon):
+        inputs = session.inputs
+        if not isinstance(inputs, VerticalInputs):
             raise InternalError("a vertical protocol was set up with other public facts")
-        return common.alignment
+        return inputs.alignment
 
     def make_result(
         self,

@@ -46,7 +46,7 @@ from fastlloyd.run.checks import build_numbers, refuse_other_build, refuse_other
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.files import Files, HeldFiles, ResultFiles, ServerFiles
-from fastlloyd.run.inputs import CommonInputs, encode_public
+from fastlloyd.run.inputs import PublicInputs, encode_public
 from fastlloyd.run.machine import CostKeeper, Host
 from fastlloyd.run.outcome import Claim, Outcome
 from fastlloyd.run.own_rank import load_identity
@@ -68,7 +68,7 @@ _log = logging.getLogger(__name__)
 class Approve(Protocol):
     """What refuses a run that was not approved."""
 
-    def check_public(self, config: RunConfig, common: CommonInputs, roster: Roster | None) -> None:
+    def check_public(self, config: RunConfig, inputs: PublicInputs, roster: Roster | None) -> None:
         """Look at what is public, before this party's records are opened."""
 
     def check_claim(self, claim: Claim | None, planned: Sequence[Release]) -> None:
@@ -162,12 +162,12 @@ class _Execution:
             protocol = find_protocol(config.protocol)
             if config.evaluate:
                 check_available()
-            settled, common = protocol.gather(config, count)
+            settled, inputs = protocol.gather(config, count)
             self.session = session = Session(
                 me=me,
                 everybody=clients(count),
                 config=settled,
-                common=common,
+                inputs=inputs,
                 identity=self.identity,
                 mpi=announcer.mpi,
                 prints=announcer.may_print if settled.print_result is None else settled.print_result,
@@ -177,14 +177,14 @@ class _Execution:
             if session.roster is not None:
                 announcer.names = announcer.view.names = {one.rank: one.name for one in session.roster.entries}
             if self.approve is not None:
-                self.approve.check_public(settled, common, session.roster)
+                self.approve.check_public(settled, inputs, session.roster)
             if settled.state_dir is not None:
                 self._open_state(session, settled.state_dir)
             if announcer.one_host:
-                refuse_one_file(settled, common, count)
+                refuse_one_file(settled, inputs, count)
             if not settled.overwrite:
                 find_earlier(output_folder(settled.output, me)).refuse(session.stored.get("run_id"))
-            session.own = protocol.load(settled, common, me)
+            session.own = protocol.load(settled, inputs, me)
         except Exception as caught:
             if announcer.one_host and count > 1 and isinstance(caught, FormError):
                 return FormError(f"{caught}. {_SAME_FORM}")
@@ -218,7 +218,7 @@ class _Execution:
             )
         if state is not None and state.interrupted and not session.resumed and session.config.row.resumes:
             announcer.note(interrupted_words(state.path))
-        public = session.common.public
+        public = session.inputs.public
         delta = getattr(public, "delta", None)
         note = large_delta(delta, public.n_total) if isinstance(delta, float) else None
         if note is not None:
@@ -258,7 +258,7 @@ class _Execution:
         session.begin_run(run_id)
         announcer.patience.stage = partial(_awaited, links, "links")
         announcer.view.run, announcer.view.stage = run_id.hex(), "setup"
-        values = encode_public(session.config, session.common, session.roster)
+        values = encode_public(session.config, session.inputs, session.roster)
         links.connect(session.digest, deadline_s=deadline_s, values=values, explain=partial(explain, own=values))
         return session
 

@@ -172,7 +172,7 @@ class ResultFiles:
             **result.files,
         }
         claim = result.claim
-        pictures = draw_result(self._session.common.dataset, result)
+        pictures = draw_result(self._session.inputs.dataset, result)
         pages = [page.NAME] if available() else []
         self._centroids = result.centroids
         self._document = document.build_report(
@@ -371,7 +371,7 @@ def draw_result(dataset: Dataset | None, result: Result) -> dict[str, bytes]:
 
 def evaluate_result(session: Session, result: Result) -> dict[str, float | None] | None:
     """Compare with the public data set, if asked; figures are None where there is nothing to compare."""
-    dataset = session.common.dataset
+    dataset = session.inputs.dataset
     if not session.config.evaluate or dataset is None:
         return None
     if result.evaluated is None:

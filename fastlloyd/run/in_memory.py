@@ -18,7 +18,7 @@ from fastlloyd.net.meter import Meter
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.machine import Host
 from fastlloyd.run.outcome import Outcome
 from fastlloyd.run.session import Session, find_protocol
@@ -52,7 +52,7 @@ def run_together(
     config: RunConfig,
     n_clients: int,
     *,
-    common: CommonInputs | None = None,
+    inputs: PublicInputs | None = None,
     owned: Mapping[PartyId, Any] | None = None,
     afford: Callable[[Session, tuple[Release, ...], float], None] | None = None,
     tap: Tap | None = None,
@@ -64,7 +64,7 @@ def run_together(
     config : RunConfig
         The same for all parties.
     n_clients : int
-    common : CommonInputs, optional
+    inputs : PublicInputs, optional
         What is public and the same for all, in the place of what the protocol gathers; `config` is then as it gave it.
     owned : mapping from PartyId to object, optional
         What the parties have, in the place of what the protocol loads.
@@ -80,20 +80,20 @@ def run_together(
         Whatever a party raises.
     """
     protocol = find_protocol(config.protocol)
-    if common is None:
-        config, common = protocol.gather(config, n_clients)
+    if inputs is None:
+        config, inputs = protocol.gather(config, n_clients)
     run_id = os.urandom(RUN_ID_BYTES)
-    digest = hashlib.sha256(run_id + common.digest(config, b"")).digest()
+    digest = hashlib.sha256(run_id + inputs.digest(config, b"")).digest()
     everybody = (SERVER, *clients(n_clients))
     sessions = {}
     for me in everybody:
-        own = protocol.load(config, common, me) if owned is None else owned.get(me)
+        own = protocol.load(config, inputs, me) if owned is None else owned.get(me)
         identity = make_identity(str(me), me.rank)
         sessions[me] = Session(
             me=me,
             everybody=everybody[1:],
             config=config,
-            common=common,
+            inputs=inputs,
             own=own,
             identity=identity,
             run_id=run_id,

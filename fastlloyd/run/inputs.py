@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommonInputs:
+class PublicInputs:
     """What is the same at all parties.
 
     Attributes
@@ -75,12 +75,12 @@ class CommonInputs:
 
     def digest(self, config: RunConfig, roster: bytes) -> bytes:
         """Return 32 bytes over everything public that must be equal at all parties."""
-        values = CommonInputs.agreed_values(self, config, roster)
+        values = PublicInputs.agreed_values(self, config, roster)
         return hashlib.sha256(json.dumps(values, sort_keys=True, default=list).encode()).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerInputs(CommonInputs):
+class ServerInputs(PublicInputs):
     """What is the same at all parties where the server has its own records.
 
     Attributes
@@ -92,14 +92,14 @@ class ServerInputs(CommonInputs):
     server_values: NDArray[np.float64] | None = field(default=None, repr=False)
 
 
-def public_values(config: RunConfig, common: CommonInputs, roster: Roster | None) -> dict[str, Any]:
+def public_values(config: RunConfig, inputs: PublicInputs, roster: Roster | None) -> dict[str, Any]:
     """Return the public values of a run.
 
     Parameters
     ----------
     config : RunConfig
         As the protocol's `gather` returned it.
-    common : CommonInputs
+    inputs : PublicInputs
     roster : Roster or None
 
     Returns
@@ -107,7 +107,7 @@ def public_values(config: RunConfig, common: CommonInputs, roster: Roster | None
     dict
         Plain JSON values. `settled` holds what follows from the configuration, defaults filled in.
     """
-    agreed = common.agreed_values(config, b"" if roster is None else roster.digest())
+    agreed = inputs.agreed_values(config, b"" if roster is None else roster.digest())
     del agreed["resume"]  # an interrupted run goes on under the approval that it began with
     settled, version, split = agreed.pop("public"), agreed.pop("version"), agreed.pop("split")
     lo, hi, names = agreed.pop("bounds")
@@ -129,13 +129,13 @@ def public_values(config: RunConfig, common: CommonInputs, roster: Roster | None
     return plain
 
 
-def encode_public(config: RunConfig, common: CommonInputs, roster: Roster | None) -> bytes:
+def encode_public(config: RunConfig, inputs: PublicInputs, roster: Roster | None) -> bytes:
     """Return the public values as client and server send them to each other, at most `MOST_VALUES_BYTES`.
 
     A long roster goes as its digest only: sending M names to M parties is quadratic. Where the rest is too
     long, the values that distinguish builds are sent all the same.
     """
-    values = {**public_values(config, common, roster), "resume": config.resume}
+    values = {**public_values(config, inputs, roster), "resume": config.resume}
     if len(values["parties"]) > _MOST_PARTIES_SENT:
         del values["parties"]
     text = canonical(values)
@@ -174,14 +174,14 @@ def fill_public(kind: type[T], config: RunConfig, **settled: Any) -> T:
 MakePublic = Callable[[RunConfig, int, int, int], Any]
 
 
-def gather_horizontal(config: RunConfig, clients: int, make_public: MakePublic) -> tuple[RunConfig, CommonInputs]:
+def gather_horizontal(config: RunConfig, clients: int, make_public: MakePublic) -> tuple[RunConfig, PublicInputs]:
     """Check what is public and the same for all parties, where each client holds its own records.
 
     Returns
     -------
     config : RunConfig
         With the default data set filled in.
-    common : CommonInputs
+    inputs : PublicInputs
 
     Raises
     ------
@@ -198,7 +198,7 @@ def gather_horizontal(config: RunConfig, clients: int, make_public: MakePublic) 
     else:
         categories, bounds = settle_features(config)
         caps = share_caps(config, clients, public.n_total)
-    return config, CommonInputs(
+    return config, PublicInputs(
         public=public, bounds=bounds, caps=caps, dataset=dataset, splits=splits, categories=categories
     )
 

@@ -23,19 +23,19 @@ from fastlloyd.net.cores import cores
 from fastlloyd.net.mpi.launcher import detect
 from fastlloyd.report.files import output_folder
 from fastlloyd.run.config import RunConfig, read_bytes
-from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.state import own_folder
 from fastlloyd.wire.header import PartyId
 
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 
-def load_client(config: RunConfig, common: CommonInputs, me: PartyId) -> OwnRecords | None:
+def load_client(config: RunConfig, inputs: PublicInputs, me: PartyId) -> OwnRecords | None:
     """Load a client's own records; the server has none."""
-    return None if me.is_server else load_own(config, common, me)
+    return None if me.is_server else load_own(config, inputs, me)
 
 
-def load_large(config: RunConfig, common: CommonInputs, me: PartyId) -> ClientRecords | None:
+def load_large(config: RunConfig, inputs: PublicInputs, me: PartyId) -> ClientRecords | None:
     """Load a client's own records, into a file if they need more than `own_memory`; the server has none.
 
     Raises
@@ -45,18 +45,18 @@ def load_large(config: RunConfig, common: CommonInputs, me: PartyId) -> ClientRe
     """
     if me.is_server:
         return None
-    if common.dataset is not None:
-        return load_own(config, common, me)
-    path, wanted = config.own_file(me.rank), _wanted(config, common)
+    if inputs.dataset is not None:
+        return load_own(config, inputs, me)
+    path, wanted = config.own_file(me.rank), _wanted(config, inputs)
     if config.state_dir is None:
         limit = MemoryLimit(own_memory(config), output_folder(config.output, me))
     else:
         limit = MemoryLimit(own_memory(config), own_folder(config.state_dir, me))
     table = read_table_within(path, limit, **wanted)
     if isinstance(table, Table):
-        return _own_records(config, common, me, path, table)
-    _check_cap(path, common, me, len(table.rows))
-    bounds = common.bounds.match(table.names)
+        return _own_records(config, inputs, me, path, table)
+    _check_cap(path, inputs, me, len(table.rows))
+    bounds = inputs.bounds.match(table.names)
     outside = np.sum([count_outside(block, bounds) for block in table.rows.blocks()], axis=0)
     return StoredRecords(
         stored=table.rows,
@@ -70,7 +70,7 @@ def load_large(config: RunConfig, common: CommonInputs, me: PartyId) -> ClientRe
 
 
 def load_own(
-    config: RunConfig, common: CommonInputs, me: PartyId, *, texts: tuple[str, ...] = (), path: Place | None = None
+    config: RunConfig, inputs: PublicInputs, me: PartyId, *, texts: tuple[str, ...] = (), path: Place | None = None
 ) -> OwnRecords:
     """Load and scale a client's own records; opens that client's file and no other, once.
 
@@ -86,38 +86,38 @@ def load_own(
     DataError
         The file or its records do not fit, or there are more than the public cap.
     """
-    if common.dataset is not None and common.splits is not None:
-        dataset, part = common.dataset, common.splits[me.rank - 1]
+    if inputs.dataset is not None and inputs.splits is not None:
+        dataset, part = inputs.dataset, inputs.splits[me.rank - 1]
         raw_values = dataset.values[part]
         return OwnRecords(
-            raw_points=scale(raw_values, common.bounds, out=raw_values),
+            raw_points=scale(raw_values, inputs.bounds, out=raw_values),
             names=dataset.names,
-            bounds=common.bounds.match(dataset.names),
+            bounds=inputs.bounds.match(dataset.names),
             raw_rows=RawRows(raw_numbers=part + 1 if dataset.numbers is None else dataset.numbers[part]),
             threads=own_threads(config),
         )
     path = config.own_file(me.rank) if path is None else path
-    return _own_records(config, common, me, path, read_table(path, **_wanted(config, common, texts)))
+    return _own_records(config, inputs, me, path, read_table(path, **_wanted(config, inputs, texts)))
 
 
-def _wanted(config: RunConfig, common: CommonInputs, texts: tuple[str, ...] = ()) -> Wanted:
+def _wanted(config: RunConfig, inputs: PublicInputs, texts: tuple[str, ...] = ()) -> Wanted:
     """Return what a table is read with; what its owner calls the rows is read with the records."""
     names = config.id or config.unit
     return {
         "columns": config.columns,
         "ignore": (*texts, *(() if config.id is None else (config.id,))),
         "missing": config.missing,
-        "bounds": common.bounds,
+        "bounds": inputs.bounds,
         "unit": None if config.unit is None else Unit(config.unit, config.per_unit),
-        "categories": common.categories,
+        "categories": inputs.categories,
         "texts": (*texts, *(() if names is None else (names,))),
     }
 
 
-def _own_records(config: RunConfig, common: CommonInputs, me: PartyId, path: Place, table: Table) -> OwnRecords:
+def _own_records(config: RunConfig, inputs: PublicInputs, me: PartyId, path: Place, table: Table) -> OwnRecords:
     """Scale the records of a table in place."""
-    _check_cap(path, common, me, len(table.values))
-    bounds = common.bounds.match(table.names)
+    _check_cap(path, inputs, me, len(table.values))
+    bounds = inputs.bounds.match(table.names)
     clipped = clipping_words(count_outside(table.values, bounds), len(table.values), table.names)
     return OwnRecords(
         clipped=clipped,
@@ -130,9 +130,9 @@ def _own_records(config: RunConfig, common: CommonInputs, me: PartyId, path: Pla
     )
 
 
-def _check_cap(path: Place, common: CommonInputs, me: PartyId, rows: int) -> None:
+def _check_cap(path: Place, inputs: PublicInputs, me: PartyId, rows: int) -> None:
     """Refuse more records than the public cap."""
-    cap = common.caps[me.rank - 1]
+    cap = inputs.caps[me.rank - 1]
     if rows > cap:
         raise DataError(
             f"{path} has {format_count(rows, 'record')}, expected at most {cap}, the public cap of {me}; agree on a "

@@ -27,7 +27,7 @@ from fastlloyd.report import document
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.sight import Words
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.outcome import Claim, Cost, Foreseen, Outcome
 from fastlloyd.wire.header import PartyId
 
@@ -46,7 +46,7 @@ class Session:
     everybody : tuple of PartyId
         All clients.
     config : RunConfig
-    common : CommonInputs
+    inputs : PublicInputs
         What the protocol's `gather` gave.
     own : object or None
         What the protocol's `load` gave; `take_own` hands it over.
@@ -83,7 +83,7 @@ class Session:
     me: PartyId
     everybody: tuple[PartyId, ...]
     config: RunConfig
-    common: CommonInputs
+    inputs: PublicInputs
     own: Any = field(default=None, repr=False)
     identity: Identity = field(repr=False)
     roster: Roster | None = None
@@ -100,6 +100,11 @@ class Session:
     round_costs: list[Cost] = field(default_factory=list)
     plan: Any = None
     raw_rows: RawRows | None = field(default=None, repr=False)
+
+    @property
+    def common(self) -> PublicInputs:
+        """`inputs`, for packages that were written for an earlier version."""
+        return self.inputs
 
     @property
     def facts(self) -> Session:
@@ -125,7 +130,7 @@ class Session:
         """Take the id that the parties agreed on, and make the digest that the links are confirmed with."""
         roster = b"" if self.roster is None else self.roster.digest()
         self.run_id = run_id
-        self.digest = hashlib.sha256(run_id + self.common.digest(self.config, roster)).digest()
+        self.digest = hashlib.sha256(run_id + self.inputs.digest(self.config, roster)).digest()
 
     def take_own(self, kind: type[T]) -> T:
         """Hand over this party's records, and keep no second reference to them."""
@@ -169,7 +174,7 @@ class Session:
         included : sequence of sequences of PartyId
             Per round, who was included.
         """
-        config, categories = self.config, self.common.categories
+        config, categories = self.config, self.inputs.categories
         unit = {} if config.unit is None else {"unit": config.unit, "per_unit": config.per_unit}
         listed = {"categories": categories.to_json()} if categories.lists else {}
         resumed = len(included) - len(self.round_costs)  # rounds closed before a resume were not timed
@@ -192,7 +197,7 @@ class Session:
                 **unit,
                 **listed,
                 "settings": dict(config.own_settings),
-                "client_caps": list(self.common.caps),
+                "client_caps": list(self.inputs.caps),
             },
             "rounds": rounds,
             "timing": document.timing(self.setup_seconds, rounds),
@@ -211,12 +216,12 @@ class Adapter(Words, ABC):
     """What runs and commands ask of a protocol; `protocol.base` derives most of it."""
 
     @abstractmethod
-    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
+    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, PublicInputs]:
         """Return the configuration with defaults filled in, and what all parties have in common, checked."""
 
     @abstractmethod
-    def load(self, config: RunConfig, common: Any, me: PartyId) -> Any:
-        """Return what this party alone has; None: it has no records. `common` is what `gather` gave."""
+    def load(self, config: RunConfig, inputs: Any, me: PartyId) -> Any:
+        """Return what this party alone has; None: it has no records. `inputs` is what `gather` gave."""
 
     @abstractmethod
     def writes_result(self, me: PartyId) -> bool:

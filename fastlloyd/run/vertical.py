@@ -25,7 +25,7 @@ from fastlloyd.party.option import describe_settings, option, read_settings
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import VERTICAL, RunConfig
-from fastlloyd.run.inputs import CommonInputs, MakePublic, public_dataset, settle_size
+from fastlloyd.run.inputs import MakePublic, PublicInputs, public_dataset, settle_size
 from fastlloyd.wire.header import PartyId
 
 VERTICAL_MIXTURE = "vertical-mixture"
@@ -63,7 +63,7 @@ HELP = describe_settings(Alignment, VERTICAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerticalCommon(CommonInputs):
+class VerticalInputs(PublicInputs):
     """What is the same at all parties.
 
     Attributes
@@ -81,11 +81,11 @@ class VerticalCommon(CommonInputs):
 
     def agreed_values(self, config: RunConfig, roster: bytes) -> dict[str, Any]:
         """Return everything public that must be equal at all parties; columns are each party's own."""
-        return {**CommonInputs.agreed_values(self, replace(config, columns=()), roster), VERTICAL: self._chosen()}
+        return {**PublicInputs.agreed_values(self, replace(config, columns=()), roster), VERTICAL: self._chosen()}
 
     def digest(self, config: RunConfig, roster: bytes) -> bytes:
         """Return 32 bytes over everything public that must be equal at all parties; columns are each party's own."""
-        plain = CommonInputs.digest(self, replace(config, columns=()), roster)
+        plain = PublicInputs.digest(self, replace(config, columns=()), roster)
         return hashlib.sha256(plain + json.dumps(self._chosen(), sort_keys=True).encode()).digest()
 
     def _chosen(self) -> dict[str, str]:
@@ -122,7 +122,7 @@ class OwnColumns:
 
 def gather_vertical(
     config: RunConfig, parties: tuple[PartyId, ...], clients: int, make_public: MakePublic
-) -> tuple[RunConfig, VerticalCommon]:
+) -> tuple[RunConfig, VerticalInputs]:
     """Check what is public and the same for all parties.
 
     Parameters
@@ -147,7 +147,7 @@ def gather_vertical(
     if config.data is not None:
         public = make_public(config, clients, *settle_size(config, None))
         bounds = Bounds(np.array([-1.0]), np.array([1.0]))  # each party has its own bounds
-        common = VerticalCommon(
+        inputs = VerticalInputs(
             public=public,
             bounds=bounds,
             caps=(),
@@ -156,7 +156,7 @@ def gather_vertical(
             alignment=alignment,
             owners=parties,
         )
-        return config, common
+        return config, inputs
     config, dataset = _demonstration(config)
     if dataset is None:
         raise ConfigError(
@@ -164,7 +164,7 @@ def gather_vertical(
             "try the protocol with"
         )
     how = "even" if config.split == "iid" else config.split
-    return config, VerticalCommon(
+    return config, VerticalInputs(
         public=make_public(config, clients, *settle_size(config, dataset)),
         bounds=dataset_bounds(dataset, config.bounds),
         caps=(),
@@ -232,7 +232,7 @@ def _demonstration(config: RunConfig) -> tuple[RunConfig, Dataset | None]:
     return config, gaussian_mixture(**read_numbers(config.dataset or "", _MIXTURE), seed=config.seed)
 
 
-def load_vertical(config: RunConfig, common: VerticalCommon, place: int, number: int | None = None) -> OwnColumns:
+def load_vertical(config: RunConfig, inputs: VerticalInputs, place: int, number: int | None = None) -> OwnColumns:
     """Load the columns of the party at `place`, from 0; opens that party's file and no other.
 
     Parameters
@@ -247,15 +247,15 @@ def load_vertical(config: RunConfig, common: VerticalCommon, place: int, number:
     ConfigError
         The bounds do not fit the columns.
     """
-    if common.tables:
-        table = common.tables[place]
-        bounds = common.bounds.match(common.dataset.names) if common.dataset is not None else common.bounds
-        names = () if common.dataset is None else common.dataset.names
+    if inputs.tables:
+        table = inputs.tables[place]
+        bounds = inputs.bounds.match(inputs.dataset.names) if inputs.dataset is not None else inputs.bounds
+        names = () if inputs.dataset is None else inputs.dataset.names
         rows = [names.index(name) for name in table.names]
         own = Bounds(bounds.lo[rows], bounds.hi[rows], table.names)
         return OwnColumns(table=table, features=PartyFeatures(names=table.names, bounds=own))
-    own_columns = _load_file(config, common, str(place + 1 if number is None else number))
-    stated = common.alignment.columns
+    own_columns = _load_file(config, inputs, str(place + 1 if number is None else number))
+    stated = inputs.alignment.columns
     if stated and stated[place] != len(own_columns.features.names):
         raise DataError(
             f"{config.data}: vertical.widths says that this party brings {format_count(stated[place], 'column')}, got "
@@ -264,22 +264,22 @@ def load_vertical(config: RunConfig, common: VerticalCommon, place: int, number:
     return own_columns
 
 
-def _load_file(config: RunConfig, common: VerticalCommon, number: str) -> OwnColumns:
+def _load_file(config: RunConfig, inputs: VerticalInputs, number: str) -> OwnColumns:
     """Load a party's own file; `{client}` in file names becomes its number."""
-    path = config.own_file(number, common.alignment.id)
+    path = config.own_file(number, inputs.alignment.id)
     bounds = parse_bounds((config.bounds or "").replace("{client}", number))
     table = read_vertical(
-        path, id_column=common.alignment.id, columns=config.columns, missing=config.missing, bounds=bounds
+        path, id_column=inputs.alignment.id, columns=config.columns, missing=config.missing, bounds=bounds
     )
-    if len(table.raw_ids) > common.public.n_total:
+    if len(table.raw_ids) > inputs.public.n_total:
         raise DataError(
             f"{path} has {format_count(len(table.raw_ids), 'record')}, expected at most the public N = "
-            f"{common.public.n_total}; agree on a larger --n-total"
+            f"{inputs.public.n_total}; agree on a larger --n-total"
         )
     return OwnColumns(table=table, features=PartyFeatures(names=table.names, bounds=bounds.match(table.names)))
 
 
-def refuse_one_file(config: RunConfig, common: CommonInputs, clients: int) -> None:
+def refuse_one_file(config: RunConfig, inputs: PublicInputs, clients: int) -> None:
     """Refuse one file of records for several parties: on one host, the same path is the same records.
 
     Raises
@@ -287,7 +287,7 @@ def refuse_one_file(config: RunConfig, common: CommonInputs, clients: int) -> No
     ConfigError
         The name of the file has no '{client}' in it.
     """
-    holders = len(common.owners) if isinstance(common, VerticalCommon) else clients
+    holders = len(inputs.owners) if isinstance(inputs, VerticalInputs) else clients
     if config.data is not None and holders > 1 and not names_client(config.data, config.query, config.table):
         raise ConfigError(
             f"--data {config.data}: all {holders} parties with records run on this host and would read this one file, "

@@ -154,7 +154,7 @@ class Crowd:
             me=me,
             everybody=clients(len(links.peers)),
             config=config,
-            common=self.common,
+            inputs=self.common,
             own=OwnRecords(raw_points=points, names=names, bounds=self.common.bounds.match(names)),
             run_id=run_id,
             digest=digest,

@@ -19,7 +19,7 @@ from fastlloyd.data.bounds import scale
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together
-from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import PartyId
 from tests.mpi.support import ROOT, done, read_matrix
@@ -73,7 +73,7 @@ def nicv_in_memory(name: str, seed: int) -> float:
     return nicv(prepare(name, seed), result.evaluated)
 
 
-def prepare(name: str, seed: int) -> CommonInputs:
+def prepare(name: str, seed: int) -> PublicInputs:
     return find_protocol("fastlloyd").gather(config(name, seed), 2)[1]
 
 
@@ -81,6 +81,6 @@ def config(name: str, seed: int) -> RunConfig:
     return RunConfig(dataset=name, data_dir=str(DATA), seed=seed, bounds="auto-public")
 
 
-def nicv(common: CommonInputs, centers: np.ndarray) -> float:
+def nicv(common: PublicInputs, centers: np.ndarray) -> float:
     assert common.dataset is not None
     return nearest(scale(common.dataset.values.copy(), common.bounds), centers)[1]

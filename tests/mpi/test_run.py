@@ -25,7 +25,7 @@ from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.report.document import load
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together
-from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import PartyId
 from tests.mpi.support import PROGRAMS, ROOT, Ended, done, hospitals, once, read_matrix, report, run
@@ -127,7 +127,7 @@ def all_iris(plain: Iris, single: Iris, recorded: Iris, authentic: Iris) -> list
 
 
 @pytest.fixture(scope="module")
-def common() -> CommonInputs:
+def common() -> PublicInputs:
     return find_protocol("fastlloyd").gather(RunConfig(dataset="iris"), 2)[1]
 
 
@@ -252,7 +252,7 @@ def test_the_same_seed_twice_gives_other_noise(all_iris: list[Iris]) -> None:
     assert len({run.centroids.tobytes() for run in all_iris}) == len(all_iris)
 
 
-def test_nicv_over_mpi_is_that_in_memory(all_iris: list[Iris], common: CommonInputs) -> None:
+def test_nicv_over_mpi_is_that_in_memory(all_iris: list[Iris], common: PublicInputs) -> None:
     """Exact rank test, false alarm below 1e-6: with one public seed all runs are independent and alike.
 
     How iris is split does not matter: the sums are exact integers.

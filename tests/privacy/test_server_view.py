@@ -232,7 +232,7 @@ def watch(
     patch.setattr("fastlloyd.lifecycle.same_secret.derive", ideal)
     patch.setattr(Transcript, "digest", agreed)
     with same_bits(label):
-        ended = run_together(config, case.n, common=common, owned=own, tap=tap)
+        ended = run_together(config, case.n, inputs=common, owned=own, tap=tap)
     assert len(digests) == 1, "the server has told, and knows, what all have heard"
     for outcome in ended.outcomes.values():
         if outcome.result is not None:

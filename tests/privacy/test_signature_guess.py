@@ -121,7 +121,7 @@ def live(config: RunConfig, n: int, patch: pytest.MonkeyPatch) -> tuple[Curious,
     protocol = find_protocol(config.protocol)
     config, common = protocol.gather(config, n)
     own = {me: protocol.load(config, common, me) for me in (SERVER, *clients(n))}
-    ended = run_together(config, n, common=common, owned=own, tap=keep)
+    ended = run_together(config, n, inputs=common, owned=own, tap=keep)
     return server, ended, own, common.bounds
 
 

@@ -21,7 +21,7 @@ from fastlloyd.estimator.parameter import ParameterError
 from fastlloyd.protocols.registry import find, names
 from fastlloyd.run import in_memory
 from fastlloyd.run.simulation import Simulation
-from fastlloyd.run.vertical import VerticalCommon
+from fastlloyd.run.vertical import VerticalInputs
 from fastlloyd.wire.header import PartyId
 
 PROTOCOLS = names()
@@ -188,8 +188,8 @@ def test_two_owners_of_columns_may_do_with_or_without_a_third_party() -> None:
     for mode, n_clients, first in (("auto", 1, 0), ("two-party", 1, 0), ("server-aided", 2, 1)):
         inputs = prepare(model("vertical-he", settings={"mode": mode}), X, Bounds(LO, HI, names), None)
         assert inputs.n_clients == n_clients
-        assert isinstance(inputs.common, VerticalCommon)
-        assert inputs.common.owners == (PartyId(first), PartyId(first + 1))
+        assert isinstance(inputs.public, VerticalInputs)
+        assert inputs.public.owners == (PartyId(first), PartyId(first + 1))
 
 
 @pytest.mark.parametrize(

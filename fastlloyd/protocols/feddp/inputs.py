@@ -38,7 +38,7 @@ _NOBODY = frozenset({"", "na", "nan", "n/a", "null", "none"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FedDPCommon(ServerInputs):
+class FedDPInputs(ServerInputs):
     """What all parties have alike.
 
     Attributes
@@ -105,7 +105,7 @@ def _is_mixture(config: RunConfig) -> bool:
     return config.dataset is not None and config.dataset.partition(":")[0] == MIXTURE
 
 
-def gather(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPInputs]:
     """Check what is public and alike for all parties.
 
     Raises
@@ -136,7 +136,7 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:
         public = public_parameters(config, clients, *settle_size(config, None))
         caps = share_caps(config, clients, public.n_total)
         categories, bounds = settle_features(config)
-        return config, FedDPCommon(
+        return config, FedDPInputs(
             public=public, bounds=bounds, caps=caps, dataset=None, splits=None, categories=categories
         )
     return _gather_dataset(config, clients, dataset, settings)
@@ -144,7 +144,7 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:
 
 def _gather_dataset(
     config: RunConfig, clients: int, dataset: Dataset, settings: Settings
-) -> tuple[RunConfig, FedDPCommon]:
+) -> tuple[RunConfig, FedDPInputs]:
     """Split a public set among the clients; without --server-data, some rows of it are the server's."""
     if settings.users is not None:
         raise ConfigError(
@@ -170,7 +170,7 @@ def _gather_dataset(
     n_total, k = settle_size(config, dataset)
     if config.n_total is None:
         n_total = int(kept.sum())
-    return config, FedDPCommon(
+    return config, FedDPInputs(
         public=public_parameters(config, clients, n_total, k),
         bounds=dataset_bounds(dataset, config.bounds),
         caps=tuple(len(part) for part in splits),
@@ -180,13 +180,13 @@ def _gather_dataset(
     )
 
 
-def _gather_mixture(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:
+def _gather_mixture(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPInputs]:
     """Make the paper's mixture and deal its owners out to the clients."""
     private = settings_from(config.own_settings).start == PRIVATE
     made = make_mixture(parse_mixture(config.dataset or MIXTURE), config.seed)
     dataset = _mixture_dataset(made)
     splits = made.rank_rows(clients)
-    return config, FedDPCommon(
+    return config, FedDPInputs(
         public=public_parameters(config, clients, *settle_size(config, dataset)),
         bounds=made.mixture.bounds if config.bounds is None else parse_bounds(config.bounds).match(dataset.names),
         caps=tuple(len(part) for part in splits),
@@ -210,7 +210,7 @@ def _mixture_dataset(made: MixtureData) -> Dataset:
     )
 
 
-def load(config: RunConfig, common: FedDPCommon, me: PartyId) -> OwnRecords | ServerPoints:
+def load(config: RunConfig, inputs: FedDPInputs, me: PartyId) -> OwnRecords | ServerPoints:
     """Load what this party alone has, scaled to [-1, 1].
 
     Raises
@@ -222,12 +222,12 @@ def load(config: RunConfig, common: FedDPCommon, me: PartyId) -> OwnRecords | Se
     """
     settings = settings_from(config.own_settings)
     if me.is_server:
-        return _load_server(config, common)
+        return _load_server(config, inputs)
     path = config.own_file(me.rank)
-    own = load_own(config, common, me, texts=() if settings.users is None else (settings.users,), path=path)
+    own = load_own(config, inputs, me, texts=() if settings.users is None else (settings.users,), path=path)
     if settings.privacy_level == "record":
         return own
-    raw_users = _users(config, common, me, own, path)
+    raw_users = _users(config, inputs, me, own, path)
     return UserRecords(
         raw_points=own.raw_points,
         names=own.names,
@@ -238,15 +238,15 @@ def load(config: RunConfig, common: FedDPCommon, me: PartyId) -> OwnRecords | Se
     )
 
 
-def _load_server(config: RunConfig, common: FedDPCommon) -> ServerPoints:
+def _load_server(config: RunConfig, inputs: FedDPInputs) -> ServerPoints:
     """Load the server's points."""
-    if common.server_values is not None and common.dataset is not None:
-        return ServerPoints(points=scale(common.server_values.copy(), common.bounds), names=common.dataset.names)
+    if inputs.server_values is not None and inputs.dataset is not None:
+        return ServerPoints(points=scale(inputs.server_values.copy(), inputs.bounds), names=inputs.dataset.names)
     if config.server_data is None:
-        return ServerPoints(points=None, names=None if common.dataset is None else common.dataset.names)
+        return ServerPoints(points=None, names=None if inputs.dataset is None else inputs.dataset.names)
     columns = config.columns
-    if not columns and common.dataset is not None:
-        columns = common.dataset.names
+    if not columns and inputs.dataset is not None:
+        columns = inputs.dataset.names
     # In the clients' files, if not here.
     no_features = (settings_from(config.own_settings).users, config.unit, config.id)
     file = DataFile(Path(config.server_data), config.form)
@@ -257,20 +257,20 @@ def _load_server(config: RunConfig, common: FedDPCommon) -> ServerPoints:
                 columns=columns,
                 ignore=[name for name in source.names if name in no_features],
                 missing=config.missing,
-                bounds=common.bounds,
-                categories=common.categories,
+                bounds=inputs.bounds,
+                categories=inputs.categories,
             )
     except DataError as error:  # nobody's private record
         raise ConfigError(f"--server-data: {str(error).replace('--data', '--server-data')}") from error
-    matched: Bounds = common.bounds.match(table.names)
+    matched: Bounds = inputs.bounds.match(table.names)
     return ServerPoints(points=scale(table.values, matched, out=table.values), names=table.names)
 
 
-def _users(config: RunConfig, common: FedDPCommon, me: PartyId, own: OwnRecords, path: Place) -> NDArray[np.int64]:
+def _users(config: RunConfig, inputs: FedDPInputs, me: PartyId, own: OwnRecords, path: Place) -> NDArray[np.int64]:
     """Find out whose each record is; without a column of users, a client is one user."""
     settings, rows = settings_from(config.own_settings), len(own.raw_points)
-    if common.users is not None and common.splits is not None:
-        return common.users[common.splits[me.rank - 1]]
+    if inputs.users is not None and inputs.splits is not None:
+        return inputs.users[inputs.splits[me.rank - 1]]
     if settings.users is None:
         return np.zeros(rows, dtype=np.int64)
     if config.missing == "drop":

@@ -144,8 +144,8 @@ def _from_data(
     config: RunConfig, clients: int, d: int | None
 ) -> tuple[PublicParameters, tuple[str, ...], NDArray[np.float64] | None]:
     """Plan with the server's own points, or the public data set that holds them."""
-    config, common = gather(config, clients)
-    own = load(config, common, SERVER)
+    config, inputs = gather(config, clients)
+    own = load(config, inputs, SERVER)
     names = own.names if isinstance(own, ServerPoints) else None
     if names is None:
         if d is None:
@@ -153,7 +153,7 @@ def _from_data(
         names = tuple(f"x{i + 1}" for i in range(d))
     if d not in (None, len(names)):
         raise ConfigError(f"--d: the server's data have {format_count(len(names), 'feature')}, got {d}; leave it out")
-    return common.public, names, own.points if isinstance(own, ServerPoints) else None
+    return inputs.public, names, own.points if isinstance(own, ServerPoints) else None
 
 
 def _step_line(plan: Plan, t: int) -> PlanLine:

@@ -25,7 +25,7 @@ from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocol.horizontal import Horizontal
 from fastlloyd.protocols.feddp import inputs
 from fastlloyd.protocols.feddp.client import ClientResult, client
-from fastlloyd.protocols.feddp.inputs import FedDPCommon, ServerPoints, UserRecords, has_users, most_users
+from fastlloyd.protocols.feddp.inputs import FedDPInputs, ServerPoints, UserRecords, has_users, most_users
 from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.messages import MESSAGES
 from fastlloyd.protocols.feddp.parameters import PublicParameters
@@ -118,7 +118,7 @@ class FedDP(Horizontal[Plan]):
 
     def fresh_plan(self, session: Session, names: tuple[str, ...]) -> Plan:
         """Make the plan of a new run with the server's own points; run by the server."""
-        own, public = _server_points(session), session.common.public
+        own, public = _server_points(session), session.inputs.public
         if own.names is not None and own.names != names:
             raise ConfigError(
                 f"--server-data has {format_count(len(own.names), 'feature')}, the clients have {len(names)}, or other "
@@ -144,7 +144,7 @@ class FedDP(Horizontal[Plan]):
         rounds_done: Mapping[PartyId, int],
     ) -> Party[ServerResult]:
         """Make projection and centres of the noisy sums."""
-        public = session.common.public
+        public = session.inputs.public
         points, restarts = _server_points(session).needed(public), settings_from(public.settings).restarts
         return server(plan, points, restarts=restarts, stored=stored, rounds_done=rounds_done)
 
@@ -186,7 +186,7 @@ class FedDP(Horizontal[Plan]):
             centers=found.exact,
             sizes=found.noisy_counts if found.noisy_counts.any() else None,
             noise=noise_of(plan, found, most_users(session.config, plan.clients, plan.n_total), end.costs),
-            evaluated_rows=_client_rows(session.common),
+            evaluated_rows=_client_rows(session.inputs),
             movement=movements(end.path),
             costs=end.costs if end.costs.size else None,
         )
@@ -212,11 +212,11 @@ def _server_points(session: Session) -> ServerPoints:
     return session.own
 
 
-def _client_rows(common: Any) -> NDArray[np.int64] | None:
+def _client_rows(given: Any) -> NDArray[np.int64] | None:
     """Return the rows of a demonstration's data set that the clients hold."""
-    if not isinstance(common, FedDPCommon) or common.splits is None:
+    if not isinstance(given, FedDPInputs) or given.splits is None:
         return None
-    return np.concatenate(common.splits)
+    return np.concatenate(given.splits)
 
 
 PROTOCOL = FedDP()

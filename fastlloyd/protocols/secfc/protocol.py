@@ -37,7 +37,7 @@ from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import begin_client
-from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.outcome import Claim, Outcome, Result, no_claim
 from fastlloyd.run.session import Session
 
@@ -57,7 +57,7 @@ class SecFC(OfRecords[Plan]):
     )
     unreported = ("names", "protocol", "sizes")
 
-    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
+    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, PublicInputs]:
         """Check what is public and the same for all parties.
 
         Raises
@@ -124,11 +124,11 @@ class SecFC(OfRecords[Plan]):
 
     def serve(self, session: Session) -> Party[Outcome]:
         """Run the server."""
-        common = session.common
+        inputs = session.inputs
         yield from session.begin()
-        sizes = yield from gather_sizes(session.everybody, common.caps, padded=common.public.chosen.membership)
+        sizes = yield from gather_sizes(session.everybody, inputs.caps, padded=inputs.public.chosen.membership)
         announced = yield from gather_announced(session.everybody)
-        plan = make_plan(common.public, d=len(announced.names), names=announced.names, sizes=sizes)
+        plan = make_plan(inputs.public, d=len(announced.names), names=announced.names, sizes=sizes)
         yield Allow(plan_bounds(MESSAGES, plan))
         yield from propose_plan(session.everybody, plan.to_json(), 0)
         yield from await_shared(plan)
@@ -141,14 +141,14 @@ class SecFC(OfRecords[Plan]):
     def take_part(self, session: Session) -> Party[Outcome]:
         """Run a client."""
         own = session.take_own(OwnRecords)
-        common, me, names = session.common, session.me, own.names
-        told = common.caps[me.rank - 1] if common.public.chosen.membership else len(own.raw_points)
+        inputs, me, names = session.inputs, session.me, own.names
+        told = inputs.caps[me.rank - 1] if inputs.public.chosen.membership else len(own.raw_points)
         yield from tell_size(told)
         begun = yield from begin_client(
             session,
             own,
             kind=Plan,
-            check=lambda plan: check_plan(plan, common.public, me=me, names=names, told=told, caps=common.caps),
+            check=lambda plan: check_plan(plan, inputs.public, me=me, names=names, told=told, caps=inputs.caps),
             bounds=partial(plan_bounds, MESSAGES),
             lifetime_delta=lambda plan: automatic_delta(plan.n_total),
         )
@@ -189,11 +189,11 @@ class SecFC(OfRecords[Plan]):
 
 def _evaluated(session: Session, plan: Plan, end: ClientResult) -> NDArray[np.float64] | None:
     """Return what is compared with a public data set: means by label, or the centres where labels have no owner."""
-    dataset, splits = session.common.dataset, session.common.splits
+    dataset, splits = session.inputs.dataset, session.inputs.splits
     if not session.config.evaluate or dataset is None or splits is None:
         return None
     if not plan.membership:
-        bounds = session.common.bounds.match(plan.names)
+        bounds = session.inputs.bounds.match(plan.names)
         return _means(scale(dataset.values[np.concatenate(splits)], bounds), end.labels)
     return end.centers if end.centers is not None and np.isfinite(end.centers).all() else None
 

@@ -141,9 +141,9 @@ class VerticalDP(Vertical[Plan]):
 
     def serve(self, session: Session) -> Party[Outcome]:
         """Run the server."""
-        yield from session.begin(sizes=largest_bodies(ALIGNMENT, session.common.public))
+        yield from session.begin(sizes=largest_bodies(ALIGNMENT, session.inputs.public))
         features = yield from gather_columns(session.everybody)
-        plan = make_plan(session.common.public, features)
+        plan = make_plan(session.inputs.public, features)
         yield Allow(bounds(plan))
         yield from propose_plan(session.everybody, plan.to_json(), 0)
         yield from await_prepared(plan)
@@ -155,7 +155,7 @@ class VerticalDP(Vertical[Plan]):
     def take_part(self, session: Session) -> Party[Outcome]:
         """Run a party that holds columns."""
         own = session.take_own(OwnColumns)
-        public, me, secret = session.common.public, session.me, SecretRandom()
+        public, me, secret = session.inputs.public, session.me, SecretRandom()
         place, features = me.rank - 1, own.features
         refuse_old_run(session)
         yield from session.begin(keyed_digest(session.ledger.digest_key(), own.table.raw_values))

@@ -178,7 +178,7 @@ class VerticalHE(Vertical[Plan]):
         own = session.take_own(OwnColumns) if session.own is not None else None
         digest = "" if own is None else keyed_digest(session.ledger.digest_key(), own.table.raw_values)
         refuse_old_run(session)
-        yield from session.begin(digest, *early(session.common.public))
+        yield from session.begin(digest, *early(session.inputs.public))
         points = None if own is None else (yield from self._align(session, own, secret))
         plan, features, n = yield from _agree(session, own, None if points is None else len(points))
         session.plan = plan
@@ -210,7 +210,7 @@ class VerticalHE(Vertical[Plan]):
     def _align(self, session: Session, own: OwnColumns, secret: SecretRandom) -> Party[NDArray[np.float64]]:
         """Bring the owners' records into one order; gives this party's, shape (n, d_own), scaled."""
         alignment, run_id = self.alignment(session), session.run_id
-        owners, most = session.common.public.owners, session.common.public.n_total
+        owners, most = session.inputs.public.owners, session.inputs.public.n_total
         pairs = yield from agree_pairs(session.me, owners, run_id=run_id, context=session.digest, secret=secret)
         ids = own.table.raw_ids
         if alignment.align == "intersect":
@@ -240,7 +240,7 @@ def _agree(
     session: Session, own: OwnColumns | None, n: int | None
 ) -> Party[tuple[Plan, tuple[PartyFeatures, ...], int]]:
     """Exchange columns and the number of records, and agree on the plan, which does not depend on that number."""
-    public: RunParameters = session.common.public
+    public: RunParameters = session.inputs.public
     if session.me.is_server:
         others = tuple(party for party in public.owners if not party.is_server)
         told = yield from gather_columns(others)

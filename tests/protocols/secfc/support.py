@@ -28,7 +28,7 @@ from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.protocols.secfc.server import ServerResult, server
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together
-from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.simulation import Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
@@ -117,9 +117,9 @@ def run(
         for me, part in zip(clients(public.clients), parts, strict=True)
     }
     caps = tuple(len(part) for part in parts) if sizes is None else sizes
-    common = CommonInputs(public=public, bounds=bounds, caps=caps, dataset=None, splits=None)
+    common = PublicInputs(public=public, bounds=bounds, caps=caps, dataset=None, splits=None)
     with Watch() as watch:
-        together = run_together(RunConfig(protocol="secfc", k=k), public.clients, common=common, owned=own, tap=tap)
+        together = run_together(RunConfig(protocol="secfc", k=k), public.clients, inputs=common, owned=own, tap=tap)
     courses = next(iter(watch.courses.values()))
     return Run(together.meters, watch.results, watch.plan, watch.own, watch.rotation, watch.masks, courses)
 

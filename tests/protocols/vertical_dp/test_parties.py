@@ -277,9 +277,9 @@ def test_alignment_by_intersection_feeds_the_common_records_in(align: str) -> No
         owned[me] = dataclasses.replace(own, table=own.table.restrict(own.table.raw_ids[kept]))
     if align == "check":
         with pytest.raises(DataError, match="do not hold the same ids"):
-            run_together(chosen, 2, common=common, owned=owned)
+            run_together(chosen, 2, inputs=common, owned=owned)
         return
-    result = run_together(chosen, 2, common=common, owned=owned).outcomes[SERVER].result
+    result = run_together(chosen, 2, inputs=common, owned=owned).outcomes[SERVER].result
     # 200 common users, 220 at each; Laplace noise of scale below 0.8 exceeds 12 with a chance below 1e-6.
     assert result is not None and result.noisy_sizes is not None
     assert result.common["parameters"]["total_scale"] < 0.8

@@ -12,8 +12,8 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.party.option import read_settings
 from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.run.config import VERTICAL, RunConfig
-from fastlloyd.run.inputs import CommonInputs
-from fastlloyd.run.vertical import Alignment, VerticalCommon
+from fastlloyd.run.inputs import PublicInputs
+from fastlloyd.run.vertical import Alignment, VerticalInputs
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_parties_compare_the_alignment_by_its_fields_on_the_wire() -> None:
     )
     alignment = read_settings(Alignment(), VERTICAL, {"align": "intersect", "id": "ssn"})
     bounds = Bounds(np.array([-1.0]), np.array([1.0]))
-    common = VerticalCommon(public=public, bounds=bounds, caps=(), dataset=None, splits=None, alignment=alignment)
-    plain = CommonInputs.digest(common, config, b"roster")
+    common = VerticalInputs(public=public, bounds=bounds, caps=(), dataset=None, splits=None, alignment=alignment)
+    plain = PublicInputs.digest(common, config, b"roster")
     stated = b'{"align": "intersect", "id_column": "ssn"}'
     assert common.digest(config, b"roster") == hashlib.sha256(plain + stated).digest()

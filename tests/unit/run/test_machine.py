@@ -16,7 +16,7 @@ def progress(resumed: bool) -> tuple[CostKeeper, Session]:
         me=me,
         everybody=clients(2),
         config=RunConfig(),
-        common=None,
+        inputs=None,
         identity=make_identity(str(me), me.rank),
         stored={"run_id": "00"} if resumed else {},
     )

@@ -12,7 +12,7 @@ from fastlloyd.party.effects import Identify, Record
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.machine import Host
 from fastlloyd.run.session import Session, find_protocol
 from fastlloyd.wire.header import PartyId, clients
@@ -35,7 +35,7 @@ def test_a_run_that_cannot_go_on_says_so(protocol: str, sentence: str) -> None:
 
 def test_a_run_finds_its_own_releases_in_a_ledger_of_several_runs() -> None:
     ledger, me = Ledger(), PartyId(1)
-    common = CommonInputs(public=None, bounds=None, caps=(), dataset=None, splits=None)
+    common = PublicInputs(public=None, bounds=None, caps=(), dataset=None, splits=None)
     planned = {
         run: tuple(
             Release(round=t, name="sums", mechanism="gaussian", sensitivity=1.0, norm="l2", noise_scale=scale)
@@ -54,7 +54,7 @@ def test_a_run_finds_its_own_releases_in_a_ledger_of_several_runs() -> None:
             me=me,
             everybody=clients(2),
             config=RunConfig(),
-            common=common,
+            inputs=common,
             identity=make_identity(str(me), me.rank),
             run_id=run,
             ledger=ledger,

@@ -22,7 +22,7 @@ from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import begin_client, run_server
-from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
+from fastlloyd.run.inputs import PublicInputs, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import Claim, Outcome, Result
 from fastlloyd.run.own_records import load_client
 from fastlloyd.run.promise import promise_lines, record_unit, size_conditions
@@ -42,7 +42,7 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
     return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total, delta=delta)
 
 
-def gather(config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, PublicInputs]:
     """Check what is public and alike for all parties."""
     refuse_resume(config, because="it is a single round", spent="what was released stays in the ledger")
     return gather_horizontal(config, clients, public_parameters)
@@ -95,7 +95,7 @@ def settings_help(protocol: str) -> Mapping[str, str]:
 
 def serve(session: Session) -> Party[Outcome]:
     """Live as the server."""
-    public, secret = session.common.public, SecretRandom()
+    public, secret = session.inputs.public, SecretRandom()
     plan, result = yield from run_server(
         session,
         kind=Plan,
@@ -111,7 +111,7 @@ def serve(session: Session) -> Party[Outcome]:
 def take_part(session: Session) -> Party[Outcome]:
     """Live as a client."""
     own = session.take_own(OwnRecords)
-    public = session.common.public
+    public = session.inputs.public
     begun = yield from begin_client(
         session,
         own,

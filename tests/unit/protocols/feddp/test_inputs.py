@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError, DataError
-from fastlloyd.protocols.feddp.inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
+from fastlloyd.protocols.feddp.inputs import FedDPInputs, ServerPoints, UserRecords, gather, load
 from fastlloyd.run.config import RunConfig
 from fastlloyd.wire.header import SERVER, PartyId
 
 CLIENT = {"feddp": {"privacy_level": "client", "users": "who"}}
 
 
-def own_files(folder: Path, rows: list[str], **changes) -> tuple[RunConfig, FedDPCommon]:
+def own_files(folder: Path, rows: list[str], **changes) -> tuple[RunConfig, FedDPInputs]:
     for client in (1, 2):
         (folder / f"part_{client}.csv").write_text("\n".join(["who,a,b", *rows]) + "\n")
     config = RunConfig(
