@@ -4,6 +4,7 @@
 
     FastLloydError
       ConfigError          a flag or the run file is wrong                exit 2
+        ProcessesError     a run needs another number of processes
         BudgetError        the privacy budget would be exceeded           exit 4
       DataError            a party's own records do not fit               exit 2
         FormError          they do, if read with other flags
@@ -193,6 +194,26 @@ class ConfigError(FastLloydError):
 
     exit_code = EXIT_INPUT
     reason = Reason.BAD_CONFIG
+
+
+class ProcessesError(ConfigError):
+    """A run has another number of processes than it needs.
+
+    Parameters
+    ----------
+    problem : str
+        What was expected, and what came.
+    processes : int
+        How many it needs.
+    more : str
+        What follows that number.
+    serves : bool
+        Whether to say that one of them is the server.
+    """
+
+    def __init__(self, problem: str, processes: int, *, more: str = " or more", serves: bool = False) -> None:
+        self.problem, self.processes, self.more = problem, processes, more
+        super().__init__(f"{problem}; start with -n {processes}{more}{' (rank 0 serves)' * serves}")
 
 
 class BudgetError(ConfigError):

@@ -20,14 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
-from fastlloyd.errors import BudgetError, ConfigError, DataError, RangeError, did_you_mean
+from fastlloyd.errors import BudgetError, ConfigError, DataError, ProcessesError, RangeError, did_you_mean
 from fastlloyd.protocols.registry import names
 from fastlloyd.run.config import OPTIONS
 from fastlloyd.run.run_file import read_k
 from fastlloyd.wire.decode import Within, reader, show
 
 _FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: FILE)?")
-_PROCESSES = re.compile(r"start with -n (\d+)( or more)?(?: \(rank 0 serves\))?")
 _NAMES = {"k": "n_clusters", "seed": "random_state", "set": "settings:"}
 _SIDES = ("lo", "hi")
 _OPTIONS = ("protocol", "k", "epsilon", "delta", "accept_large_delta", "n_total", "rounds", "seed", "ring_bits")
@@ -67,8 +66,10 @@ def in_own_words() -> Iterator[None]:
     except (BudgetError, ParameterError):
         raise
     except (ConfigError, DataError, RangeError) as error:
-        text = _FLAG.sub(lambda flag: _NAMES.get(flag[1], flag[1].replace("-", "_")), str(error))
-        text = _PROCESSES.sub(lambda start: f"give fit_federated {int(start[1]) - 1} arrays{start[2] or ''}", text)
+        text = str(error)
+        if isinstance(error, ProcessesError):
+            text = f"{error.problem}; give fit_federated {error.processes - 1} arrays{error.more}"
+        text = _FLAG.sub(lambda flag: _NAMES.get(flag[1], flag[1].replace("-", "_")), text)
         raise ParameterError(text) from error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, ProcessesError
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.shares import spread
 from fastlloyd.wire.decode import Within
@@ -33,7 +33,7 @@ def check_clients(clients: int, least: int | None = None) -> None:
         One of them is out of range.
     """
     if clients < 1:
-        raise ConfigError("expected at least one client, got none; start with -n 2 or more (rank 0 serves)")
+        raise ProcessesError("expected at least one client, got none", 2, serves=True)
     if least is not None:
         Within(1, clients).check("--min-clients", least, "a number of clients")
 
@@ -80,9 +80,8 @@ def check_masking(masking: str, clients: int, min_clients: int, known_shares: in
     if masking != "pairwise":
         raise ConfigError(f"--masking: expected 'common' or 'pairwise', got {masking!r}")
     if clients < 2:
-        raise ConfigError(
-            "--masking pairwise: expected at least 2 clients, got 1; start with -n 3 or more, or use common"
-        )
+        problem = "--masking pairwise: expected at least 2 clients, got 1"
+        raise ProcessesError(problem, 3, more=" or more, or use common")
     if min_clients < clients:
         raise ConfigError(
             f"--min-clients {min_clients} does not go with --masking pairwise: its masks cancel only in the sum of all "

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, ProcessesError
 from fastlloyd.party.plain_plan import RunTerms
 from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.shares import spread
@@ -81,7 +81,7 @@ class PublicParameters(AgreedTerms):
 def _check_clients(public: PublicParameters) -> None:
     """Refuse what pairwise masks and noise in shares cannot do, with the mend."""
     if public.clients < 2:
-        raise ConfigError(f"feddp: expected at least 2 clients, got {public.clients}; start with -n 3 or more")
+        raise ProcessesError(f"feddp: expected at least 2 clients, got {public.clients}", 3)
     if public.masking != "pairwise":
         raise ConfigError(
             f"--masking: feddp expects 'pairwise', since its server works on the noisy sums, got {public.masking!r}"

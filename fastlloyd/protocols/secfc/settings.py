@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, ProcessesError
 from fastlloyd.party.option import option
 
 MIN_CLIENTS = 3
@@ -74,10 +74,9 @@ def settle_code(settings: Settings, clients: int) -> tuple[int, int]:
         Fewer than 3 clients, or 2l + 2t - 1 + extra_answers is more than there are; names the mend.
     """
     if clients < MIN_CLIENTS:
-        raise ConfigError(
-            f"secfc: expected at least {MIN_CLIENTS} clients, got {clients}: with fewer no client's share can hide a "
-            "point; start with -n 4 or more (rank 0 serves)"
-        )
+        why = "with fewer no client's share can hide a point"
+        problem = f"secfc: expected at least {MIN_CLIENTS} clients, got {clients}: {why}"
+        raise ProcessesError(problem, MIN_CLIENTS + 1, serves=True)
     most = (clients + 1 - settings.extra_answers) // 2
     threshold = max(1, (clients + 1) // 4) if settings.threshold is None else settings.threshold
     segments = max(1, most - threshold) if settings.segments is None else settings.segments

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ProcessesError
 from fastlloyd.party.plain_plan import RunTerms
 from fastlloyd.privacy.limits import check_clusters, check_numbers
 from fastlloyd.protocols.vertical_dp.settings import settings_from
@@ -44,10 +44,8 @@ class PublicParameters(AgreedTerms):
 
     def __post_init__(self) -> None:
         if not 2 <= self.clients <= MAX_PARTIES:
-            raise ConfigError(
-                f"{self.protocol} joins the columns of 2 to {MAX_PARTIES} parties, got {self.clients}; start with -n 3 "
-                "or more (rank 0 serves)"
-            )
+            problem = f"{self.protocol} joins the columns of 2 to {MAX_PARTIES} parties, got {self.clients}"
+            raise ProcessesError(problem, 3, serves=True)
         check_clusters(self.k, self.n_total)
         check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
         settings_from(self.protocol, self.settings)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, ProcessesError
 from fastlloyd.party.option import read_settings
 from fastlloyd.privacy.delta import settle_delta, stated_delta
 from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
@@ -58,22 +58,18 @@ class PublicParameters(AgreedTerms):
 
     def __post_init__(self) -> None:
         if self.parties < 2:
-            raise ConfigError("vertical-he: expected at least 2 parties, got 1; start with -n 2 or more")
+            raise ProcessesError("vertical-he: expected at least 2 parties, got 1", 2)
         check_clusters(self.k, self.n_total, most=256)
         check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
         check_rounds(self.rounds)
         chosen = self.chosen
         if chosen.mode == TWO_PARTY and self.parties != 2:
-            raise ConfigError(
-                f"vertical-he.mode = two-party: expected 2 parties, got {self.parties}; start with -n 2 or leave it out"
-            )
+            problem = f"vertical-he.mode = two-party: expected 2 parties, got {self.parties}"
+            raise ProcessesError(problem, 2, more=" or leave it out")
         if chosen.threshold is not None:
             self._check_threshold(chosen.threshold)
         if chosen.mode == "server-aided" and self.parties < 3:
-            raise ConfigError(
-                f"vertical-he.mode = server-aided: expected at least 3 parties, got {self.parties}; start with -n 3 or "
-                "more"
-            )
+            raise ProcessesError(f"vertical-he.mode = server-aided: expected at least 3 parties, got {self.parties}", 3)
 
     def _check_threshold(self, wanted: int) -> None:
         if self.mode != THRESHOLD or wanted > self.parties:
