@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
-from fastlloyd.errors import ConfigError, InternalError, did_you_mean
+from fastlloyd.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -188,7 +188,9 @@ def read_protocol(name: str, kind: type[F]) -> F:
         As for `find`; or another distribution's module cannot be imported, or its `PROTOCOL` is something else.
     """
     package = find(name).package
-    point = None if name in _BY_NAME else next(point for point in _entry_points() if point.name == name)
+    if name in _BY_NAME:
+        return cast(F, import_module(f"{package}.protocol").PROTOCOL)
+    point = next(point for point in _entry_points() if point.name == name)
     if _guarded(point, lambda: find_spec(f"{package}.protocol")) is None:
         face = _guarded(point, lambda: import_module(f"{package}.face"))
         asked: Any = kind
@@ -197,14 +199,13 @@ def read_protocol(name: str, kind: type[F]) -> F:
     offered = getattr(module, "PROTOCOL", None)
     if not isinstance(offered, kind):
         raise _refuse(point, f"expected {module.__name__}.PROTOCOL to be a protocol, an instance, got {offered!r}")
-    if point is not None:
-        known = {name for base in type(offered).__bases__ for name in dir(base)}
-        _refuse_misspelled(point, f"{module.__name__}.{type(offered).__name__}", vars(type(offered)), known)
+    known = {name for base in type(offered).__bases__ for name in dir(base)}
+    _refuse_misspelled(point, f"{module.__name__}.{type(offered).__name__}", vars(type(offered)), known)
     return offered
 
 
 @cache
-def _put_together(point: EntryPoint | None, module: ModuleType, kind: Any) -> Any:
+def _put_together(point: EntryPoint, module: ModuleType, kind: Any) -> Any:
     """Return what a package for fastlloyd 0.1 offers in its module `face`, as `FACE` or as functions."""
     there = vars(module)["FACE"].__dict__ if hasattr(vars(module).get("FACE"), "__dict__") else vars(module)
     known = {name for name in dir(kind) if not name.startswith("_")}
@@ -212,16 +213,15 @@ def _put_together(point: EntryPoint | None, module: ModuleType, kind: Any) -> An
     offered = {name: value for name, value in functions.items() if name in known}
     if lacking := sorted(getattr(kind, "__abstractmethods__", frozenset()) - offered.keys()):
         raise _refuse(point, f"{module.__name__} has no {', '.join(lacking)}")
-    if point is not None:
-        own = {name: value for name, value in functions.items() if value.__module__ == module.__name__}
-        _refuse_misspelled(point, module.__name__, own, known)
-        warnings.warn(
-            f"{_owner(point)} adds the protocol {point.name!r} by a module 'face', which the next version of fastlloyd "
-            f"no longer reads: derive a class from fastlloyd.protocol and name an instance of it PROTOCOL in "
-            f"{module.__package__}.protocol (docs/adding-a-protocol.md)",
-            FutureWarning,
-            stacklevel=2,
-        )
+    own = {name: value for name, value in functions.items() if value.__module__ == module.__name__}
+    _refuse_misspelled(point, module.__name__, own, known)
+    warnings.warn(
+        f"{_owner(point)} adds the protocol {point.name!r} by a module 'face', which the next version of fastlloyd "
+        f"no longer reads: derive a class from fastlloyd.protocol and name an instance of it PROTOCOL in "
+        f"{module.__package__}.protocol (docs/adding-a-protocol.md)",
+        FutureWarning,
+        stacklevel=2,
+    )
     return type(kind.__name__, (kind,), {name: staticmethod(value) for name, value in offered.items()})()
 
 
@@ -288,10 +288,8 @@ def _load(point: EntryPoint) -> Row:
     return row
 
 
-def _guarded(point: EntryPoint | None, work: Callable[[], Any]) -> Any:
+def _guarded(point: EntryPoint, work: Callable[[], Any]) -> Any:
     """Import what is not this package's: whatever goes wrong is a sentence about its distribution."""
-    if point is None:
-        return work()
     try:
         return work()
     except (Exception, SystemExit) as error:
@@ -302,10 +300,7 @@ def _owner(point: EntryPoint) -> str:
     return "a distribution" if point.dist is None else f"the distribution {point.dist.name!r}"
 
 
-def _refuse(point: EntryPoint | None, why: str) -> Exception:
-    """Return the error about another distribution; about this package it is no matter of its users."""
-    if point is None:
-        return InternalError(why)
+def _refuse(point: EntryPoint, why: str) -> ConfigError:
     return ConfigError(
         f"--protocol {point.name}: {_owner(point)} adds it as {point.value!r}, but {why}; fix or remove it"
     )

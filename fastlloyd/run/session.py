@@ -276,7 +276,7 @@ class Adapter(Words, ABC):
 
 
 class Face(SimpleNamespace):
-    """What a package for fastlloyd 1 has as `FACE`: functions by name. Deprecated: derive from `fastlloyd.protocol`."""
+    """What a package for fastlloyd 0.1 has as `FACE`: functions by name. Use `fastlloyd.protocol`."""
 
 
 def find_protocol(name: str) -> Adapter:

@@ -48,6 +48,7 @@ class PartyEnd:
     messages_counted : bool
         Whether the counters of all parties came.
     spent_epsilon : float or None
+        None: without bound.
     verdict : str
     """
 
@@ -116,13 +117,13 @@ def written(folder: Path) -> list[PartyEnd]:
     if not path.exists():
         return []
     report = json.loads(path.read_text())
-    spent, traffic = report["privacy"]["spent_epsilon"], report["traffic"]
+    traffic = report["traffic"]
     return [
         PartyEnd(
             {name: (folder / name).read_text() for name in RESULT_FILES if (folder / name).exists()},
             traffic["payload_bytes"],
             not traffic.get("incomplete"),
-            math.inf if spent is None else spent,
+            report["privacy"]["spent_epsilon"],
             report["quality"]["verdict"],
         )
     ]
@@ -150,9 +151,8 @@ def compare(
         if not varying_bytes:
             assert end.payload_bytes == expected[0].payload_bytes
         # Noise is planned from public numbers alone.
-        assert end.spent_epsilon == expected[0].spent_epsilon or math.isclose(
-            end.spent_epsilon or 0.0, expected[0].spent_epsilon or 0.0, rel_tol=1e-12
-        )
+        spent = (math.inf if one.spent_epsilon is None else one.spent_epsilon for one in (end, expected[0]))
+        assert math.isclose(*spent, rel_tol=1e-12)
         assert end.payload_bytes > 0
         assert (end.verdict == "exact") == exact
         assert end.verdict != "unknown"
