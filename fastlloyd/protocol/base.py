@@ -20,6 +20,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.report.expected import Expected
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.unit import format_count
+from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Claim, Foreseen, no_claim
 from fastlloyd.run.promise import promise_lines, record_unit, size_conditions
@@ -49,6 +50,8 @@ class Protocol(Adapter, Generic[P]):
 
     Attributes
     ----------
+    starts_anew : tuple of (str, str) or None
+        Why an interrupted run cannot go on, and what it costs; None: it can.
     settings : type or None
         The dataclass of its settings (`party.option.option`); None: it has none.
     messages : tuple
@@ -59,10 +62,16 @@ class Protocol(Adapter, Generic[P]):
         Fields of the plan that the report does not repeat among the parameters.
     """
 
+    starts_anew: ClassVar[tuple[str, str] | None] = None
     settings: ClassVar[type | None] = None
     messages: ClassVar[Messages]
     not_private: ClassVar[str] = ""
     unreported: ClassVar[tuple[str, ...]] = ("names", "protocol", "rounds")
+
+    def check_resume(self, config: RunConfig) -> None:
+        """Refuse `--resume` where an interrupted run cannot go on."""
+        if self.starts_anew is not None:
+            refuse_resume(config, *self.starts_anew)
 
     @abstractmethod
     def planned(self, config: RunConfig, clients: int, d: int | None) -> P:

@@ -98,6 +98,7 @@ class OfRecords(Protocol[H]):
 
     def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, PublicInputs]:
         """Check what is public and the same for all parties."""
+        self.check_resume(config)
         return gather_horizontal(config, clients, self.public_parameters)
 
     def load(self, config: RunConfig, inputs: Any, me: PartyId) -> Any:

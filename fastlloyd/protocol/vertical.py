@@ -46,7 +46,7 @@ from fastlloyd.wire.header import clients as name_clients
 
 
 class VerticalPlan(base.AgreedPlan, Protocol):
-    """What these systems' plans have in inputs."""
+    """What these systems' plans have in common."""
 
     @property
     def private(self) -> bool:
@@ -78,6 +78,8 @@ V = TypeVar("V", bound=VerticalPlan)
 
 class Vertical(base.Protocol[V]):
     """A protocol whose parties hold different columns of the same records."""
+
+    starts_anew = ("its keys are kept nowhere", "what the broken run released is in the ledger")
 
     # What a protocol says.
 
@@ -149,6 +151,7 @@ class Vertical(base.Protocol[V]):
         ConfigError
             A parameter does not fit, or an interrupted run is to be resumed.
         """
+        self.check_resume(config)
         return gather_vertical(config, self.owners(config, clients), clients, self.public_parameters)
 
     def load(self, config: RunConfig, inputs: VerticalInputs, me: PartyId) -> OwnColumns | None:

@@ -102,7 +102,7 @@ def refuse_other_build(stored: Mapping[str, Any], protocol: str) -> None:
             )
 
 
-def refuse_resume(config: RunConfig, *, because: str, spent: str) -> None:
+def refuse_resume(config: RunConfig, because: str, spent: str) -> None:
     """Refuse --resume where a run cannot go on: `because` says why, `spent` what the broken run costs."""
     if config.resume:
         raise ConfigError(

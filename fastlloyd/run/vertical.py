@@ -23,7 +23,6 @@ from fastlloyd.data.vertical import ID_COLUMN, PartyFeatures, VerticalTable, rea
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.party.option import describe_settings, option, read_settings
 from fastlloyd.report.unit import format_count
-from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import MakePublic, PublicInputs, public_dataset, settle_size
 from fastlloyd.wire.header import PartyId
@@ -135,9 +134,8 @@ def gather_vertical(
     Raises
     ------
     ConfigError
-        A public parameter does not fit, or an interrupted run is to be resumed.
+        A public parameter does not fit.
     """
-    refuse_resume(config, because="its keys are kept nowhere", spent="what the broken run released is in the ledger")
     alignment = read_alignment(config)
     if len(alignment.columns) not in (0, len(parties)):
         raise ConfigError(

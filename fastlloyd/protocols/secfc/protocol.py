@@ -33,11 +33,9 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT
 from fastlloyd.report.unit import format_count
-from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import begin_client
-from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.outcome import Claim, Outcome, Result, no_claim
 from fastlloyd.run.session import Session
 
@@ -56,21 +54,10 @@ class SecFC(OfRecords[Plan]):
         "outcomes it cannot tell, how close they are, blurred over 64 octaves"
     )
     unreported = ("names", "protocol", "sizes")
-
-    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, PublicInputs]:
-        """Check what is public and the same for all parties.
-
-        Raises
-        ------
-        ConfigError
-            A parameter does not fit, or an interrupted run is to be resumed.
-        """
-        refuse_resume(
-            config,
-            because="fresh shares under the same masks would show their difference",
-            spent="the run adds no noise, so nothing is spent twice",
-        )
-        return super().gather(config, clients)
+    starts_anew = (
+        "fresh shares under the same masks would show their difference",
+        "the run adds no noise, so nothing is spent twice",
+    )
 
     def make_plan(self, public: PublicParameters, names: tuple[str, ...]) -> Plan:
         """Make the plan of a run whose clients have equally many records."""
