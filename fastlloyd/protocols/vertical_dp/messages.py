@@ -18,6 +18,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -104,6 +105,15 @@ def _plain(facts: Mapping[str, Any]) -> bool:
     return not facts.get("private", True)
 
 
+_only_message = partial(
+    Seen,
+    "party to server",
+    "this party's one message about its columns",
+    others="never sent to them",
+    network="length, time",
+)
+
+
 class Synopsis(Payload):
     """A party's noisy centres and sketches, released to the server.
 
@@ -118,22 +128,12 @@ class Synopsis(Payload):
     TYPE = 104
     MOST_BYTES = OfPlan(_longest_synopsis)
     SEEN = (
-        Seen(
-            "party to server",
-            "this party's one message about its columns",
+        _only_message(
             server="noisy local centres, private sketches, from party 1 the noisy number of users",
-            others="never sent to them",
-            network="length, time",
             when=lambda facts: not _plain(facts),
         ),
-        Seen(
-            "party to server",
-            "this party's one message about its columns",
-            server="local centres without noise, and every person's local cluster",
-            others="never sent to them",
-            network="length, time",
-            variant=PLAIN,
-            when=_plain,
+        _only_message(
+            server="local centres without noise, and every person's local cluster", variant=PLAIN, when=_plain
         ),
     )
 

@@ -51,6 +51,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -119,6 +120,16 @@ def _fewer_open(facts: Mapping[str, Any]) -> bool:
     return _opened_in_parts(facts) and wanted is not None and wanted != facts.get("parties")
 
 
+_timed = partial(Seen, network="length, time")
+_public = partial(Seen, server="public keys", others="public keys")
+_block = partial(
+    Seen,
+    "owner to computing party",
+    "an owner's columns, encrypted",
+    server="ciphertexts that the computing party cannot open",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _ByteStrings(Declared):
     """Byte strings of known lengths, one after the other."""
@@ -155,29 +166,9 @@ class KeyMaterial(_ByteStrings):
     TYPE = 120
     MOST_BYTES = OfPlan(key_bytes)
     SEEN = (
-        Seen(
-            "key holder to computing party and owners",
-            "public keys",
-            server="public keys",
-            others="public keys",
-            when=_held,
-        ),
-        Seen(
-            "each of the two to the other",
-            _SHARED_KEY,
-            server="public keys",
-            others="public keys",
-            variant=_TWO,
-            when=_shared_by_two,
-        ),
-        Seen(
-            "computing party to owners",
-            _SHARED_KEY,
-            server="public keys",
-            others="public keys",
-            variant=_MORE,
-            when=_opened_in_parts,
-        ),
+        _public("key holder to computing party and owners", "public keys", when=_held),
+        _public("each of the two to the other", _SHARED_KEY, variant=_TWO, when=_shared_by_two),
+        _public("computing party to owners", _SHARED_KEY, variant=_MORE, when=_opened_in_parts),
     )
 
 
@@ -204,17 +195,8 @@ class EncryptedBlock(_ByteStrings):
     TYPE = 121
     MOST_BYTES = OfPlan(block_bytes)
     SEEN = (
-        Seen(
-            "owner to computing party",
-            "an owner's columns, encrypted",
-            server="ciphertexts that the computing party cannot open",
-            others="never sent to them (the key holder could open them)",
-            when=_held,
-        ),
-        Seen(
-            "owner to computing party",
-            "an owner's columns, encrypted",
-            server="ciphertexts that the computing party cannot open",
+        _block(others="never sent to them (the key holder could open them)", when=_held),
+        _block(
             others="never sent to them (as many shares of the key as it takes, put together, could open them)",
             variant="threshold",
             when=shares_key,
@@ -250,29 +232,26 @@ class NoisySamples(_ExactPayload):
     TYPE = 122
     MOST_BYTES = OfPlan(sums_bytes)
     SEEN = (
-        Seen(
+        _timed(
             "computing party to key holder",
             "the sums of a round, encrypted, with the computing party's noise",
             server="what the computing party made: ciphertexts",
             others="the key holder: sums with the computing party's noise",
-            network="length, time",
             when=_held,
         ),
-        Seen(
+        _timed(
             "computing party to the other",
             "the sums of a round, opened in part, with the computing party's noise",
             server="what the computing party made: ciphertexts",
             others="sums with the computing party's noise",
-            network="length, time",
             variant=_TWO,
             when=_shared_by_two,
         ),
-        Seen(
+        _timed(
             "computing party to owners",
             "what the others need to make their parts of opening a round's sums",
             server="what the computing party made: ciphertexts",
             others="the vectors of ciphertexts, without the numbers that the sums are in",
-            network="length, time",
             variant=_MORE,
             when=_opened_in_parts,
         ),
@@ -291,12 +270,11 @@ class PartialOpenings(_ExactPayload):
     __slots__ = ()
     TYPE = 125
     MOST_BYTES = OfPlan(parts_bytes)
-    SEEN = Seen(
+    SEEN = _timed(
         "owner to computing party",
         "one party's part of opening a round's sums, with its noise",
         server="sums with the noise of all others",
         others="never sent to them",
-        network="length, time",
         variant="threshold",
         when=_opened_in_parts,
     )
@@ -351,12 +329,11 @@ class Present(NoPayload):
 
     TYPE = 127
     MOST_BYTES = OfPlan(lambda plan: plan.parties // 8 + 1)
-    SEEN = Seen(
+    SEEN = _timed(
         "computing party to owners",
         "who helped to open the last round",
         server="nothing new",
         others="who is there",
-        network="length, time",
         variant="threshold",
         when=_opened_in_parts,
     )
@@ -386,29 +363,26 @@ class NoisySums(Payload):
     TYPE = 123
     MOST_BYTES = OfPlan(lambda plan: 8 * plan.outputs)
     SEEN = (
-        Seen(
+        _timed(
             "key holder to all",
             "the sums of a round, opened, with the noise of both sides",
             server="sums with both sides' noise, hence with the key holder's alone",
             others="sums with both sides' noise; the key holder: with the computing party's alone",
-            network="length, time",
             when=_held,
         ),
-        Seen(
+        _timed(
             "the other party to computing party",
             "the sums of a round, opened, with the noise of both sides",
             server="sums with both sides' noise, hence with the other party's alone",
             others="sums with both sides' noise, hence with the computing party's alone",
-            network="length, time",
             variant=_TWO,
             when=_shared_by_two,
         ),
-        Seen(
+        _timed(
             "computing party to owners",
             "the sums of a round, opened, with the noise of all pieces of the key",
             server="sums with all noise, part of which it does not know",
             others="the same",
-            network="length, time",
             variant=_MORE,
             when=_opened_in_parts,
         ),
