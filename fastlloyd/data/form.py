@@ -75,10 +75,11 @@ PLAIN = Form()
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of records, and its text format."""
+    """A file of records, its text format, and the flag that names it."""
 
     path: Path
     form: Form = PLAIN
+    flag: str = "--data"
 
     def __str__(self) -> str:
         return str(self.path)

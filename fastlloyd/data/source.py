@@ -99,13 +99,14 @@ def open_source(path: str | Path | Place | Source) -> Iterator[Source]:
         answer = place.answer
         yield Source(place=place, names=answer.names, numeric=answer.numeric, chunks=answer.chunks, rows=answer.rows)
         return
-    with _opened(place.path) as file:
+    with _opened(place) as file:
         yield _read_head(place, file)
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _opened(place: DataFile) -> Iterator[BinaryIO]:
     """Open a file of records; refuse it if it has changed by the time it is closed."""
+    path = place.path
     if path.exists() and not (path.is_file() or path.is_fifo()):
         raise DataError(f"{path} is not a file; name one file of records")
     suffix = _suffix(path) if path.exists() else ""
@@ -114,7 +115,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         file = path.open("rb")
     except FileNotFoundError as error:
-        raise DataError(f"no file {path}: expected the records there; check --data") from error
+        raise DataError(f"no file {path}: expected the records there; check {place.flag}") from error
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}; check path and rights") from error
     with file:

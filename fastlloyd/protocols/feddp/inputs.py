@@ -249,7 +249,7 @@ def _load_server(config: RunConfig, inputs: FedDPInputs) -> ServerPoints:
         columns = inputs.dataset.names
     # In the clients' files, if not here.
     no_features = (settings_from(config.own_settings).users, config.unit, config.id)
-    file = DataFile(Path(config.server_data), config.form)
+    file = DataFile(Path(config.server_data), config.form, "--server-data")
     try:
         with open_source(file) as source:
             table = read_table(
@@ -261,7 +261,7 @@ def _load_server(config: RunConfig, inputs: FedDPInputs) -> ServerPoints:
                 categories=inputs.categories,
             )
     except DataError as error:  # nobody's private record
-        raise ConfigError(f"--server-data: {str(error).replace('--data', '--server-data')}") from error
+        raise ConfigError(f"--server-data: {error}") from error
     matched: Bounds = inputs.bounds.match(table.names)
     return ServerPoints(points=scale(table.values, matched, out=table.values), names=table.names)
 

@@ -73,7 +73,7 @@ def test_users_at_record_level_are_a_misunderstanding(tmp_path: Path) -> None:
 
 def test_the_servers_file_is_named_in_its_errors(tmp_path: Path) -> None:
     config, common = own_files(tmp_path, ["x,0.1,0.2"], server_data=str(tmp_path / "absent.csv"))
-    with pytest.raises(ConfigError, match="--server-data"):
+    with pytest.raises(ConfigError, match="--server-data: no file .*; check --server-data$"):
         load(config, common, SERVER)
     (tmp_path / "absent.csv").write_text("who,a,b\n1,0.5,\n2,0.25,0.75\n")
     config, common = own_files(tmp_path, ["x,0.1,0.2"], server_data=str(tmp_path / "absent.csv"), missing="midpoint")
