@@ -19,7 +19,7 @@ wheel=$(echo "$here"/wheels/fastlloyd-*.whl)
 "$python" -m venv "$1"
 if ! "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-index --find-links "$here/wheels" "$wheel[all]"; then
   rm -rf "$1"
-  echo "install.sh: these wheels are for the Python that the bundle's name tells (cp311 is 3.11); give that one as second argument" >&2
+  echo "install.sh: these wheels are for the Python in the bundle's name (cp311 is 3.11); give that one as second argument" >&2
   exit 2
 fi
 echo "installed; try $1/bin/mpirun -n 3 $1/bin/python -m fastlloyd.client"

@@ -49,7 +49,7 @@ smoke() {
   fi
 }
 
-# Open MPI counts processor cores as places and refuses more ranks; as root it wants to be asked twice.
+# Open MPI counts processor cores as places and refuses more ranks; as root it needs two settings.
 openmpi=(PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe)
 if [ "$(id -u)" -eq 0 ]; then
   openmpi+=(OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)

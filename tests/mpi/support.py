@@ -155,12 +155,12 @@ class Job:
 
     def pid(self, rank: int) -> int:
         """Find a rank's process."""
-        wanted = {variable + str(rank).encode() for variable in _RANK_VARIABLES}
+        expected = {variable + str(rank).encode() for variable in _RANK_VARIABLES}
         for pid in marked_processes(self._mark):
             with contextlib.suppress(OSError):
                 environment = (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
                 command = (Path("/proc") / str(pid) / "cmdline").read_bytes()
-                if wanted.intersection(environment) and b"python" in command.split(b"\0")[0]:
+                if expected.intersection(environment) and b"python" in command.split(b"\0")[0]:
                     return pid
         raise AssertionError(f"rank {rank} does not run")
 
@@ -170,7 +170,7 @@ class Job:
         return time.monotonic()
 
     def finish(self, limit_s: float = LIMIT_S) -> Ended:
-        """Wait for the end; what still runs ten seconds later is told and killed."""
+        """Wait for the end; what still runs ten seconds later is reported and killed."""
         try:
             self.process.wait(limit_s)
             end = time.monotonic() + BUSY_S

@@ -253,7 +253,7 @@ def test_the_same_seed_twice_gives_other_noise(all_iris: list[Iris]) -> None:
 
 
 def test_nicv_over_mpi_is_that_in_memory(all_iris: list[Iris], common: PublicInputs) -> None:
-    """Exact rank test, false alarm below 1e-6: with one public seed all runs are independent and alike.
+    """Exact rank test, false alarm below 1e-6: with one public seed all runs are independent and equally distributed.
 
     How iris is split does not matter: the sums are exact integers.
     """

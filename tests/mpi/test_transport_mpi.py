@@ -29,7 +29,7 @@ LIMIT_S = 40.0
 # A second on an idle machine; whoever waits for a rank that hangs waits for the limit.
 SOON_S = 20.0
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-# A network namespace of its own: nobody else's traffic is counted there.
+# A separate network namespace: no other traffic is counted there.
 ISOLATED = ("unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 
 
@@ -57,7 +57,7 @@ def can_isolate() -> bool:
 
 
 def marked(marker: str) -> Iterator[int]:
-    """Find the processes that carry this run's mark; launchers put them into sessions of their own."""
+    """Find the processes that carry this run's mark; launchers start them in separate sessions."""
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if entry.name.isdigit() and marker.encode() in (entry / "environ").read_bytes():
@@ -65,7 +65,7 @@ def marked(marker: str) -> Iterator[int]:
 
 
 def execute(command: list[str], env: dict[str, str] | None = None) -> Ended:
-    """Run to the end, within the limit; what is still running ten seconds later is told and killed."""
+    """Run to the end, within the limit; what is still running ten seconds later is reported and killed."""
     marker = f"fastlloyd-test-{uuid.uuid4().hex}"
     full_env = os.environ | {"PYTHONPATH": str(ROOT), "FASTLLOYD_TEST_MARK": marker} | (env or {})
     started = time.monotonic()

@@ -14,7 +14,7 @@ _MOST_HEAD_BYTES = 1 << 14
 
 
 class ConnectProxy:
-    """A proxy on a port of this machine, in threads of its own; a context manager.
+    """A proxy on a port of this machine, in separate threads; a context manager.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ def make_links(
 
 
 def at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run all calls in threads of their own; give their results, or the exceptions they raised."""
+    """Run each call in its own thread; return the results, or the exceptions they raised."""
     with ThreadPoolExecutor(len(calls)) as pool:
         futures = [pool.submit(call) for call in calls]
         return [future.exception(LIMIT_S) or future.result() for future in futures]

@@ -20,7 +20,7 @@ def pipe():
 
 
 def least_pause(bell, longest_s=1.0, times=50):
-    """Return the shortest of several pauses: how long one takes when nobody else wants the core."""
+    """Return the shortest of several pauses: the time of one when the core is free."""
     seconds = []
     for _ in range(times):
         start = time.perf_counter()

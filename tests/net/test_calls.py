@@ -130,10 +130,10 @@ def test_who_takes_nothing_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_stop_of_the_framework_is_an_interruption_once() -> None:
-    told = threading.Event()
-    with joined(2, stopped=told.is_set) as (server, client):
+    stopping = threading.Event()
+    with joined(2, stopped=stopping.is_set) as (server, client):
         assert server.receive(0.0) is None
-        told.set()
+        stopping.set()
         with pytest.raises(Interrupted, match="stopped by the framework"):
             server.receive(LIMIT_S)
         client.send(SERVER, b"so end it")
@@ -142,9 +142,9 @@ def test_a_stop_of_the_framework_is_an_interruption_once() -> None:
 
 def test_a_client_that_is_stopped_lets_the_server_speak_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "STOP_S", 1.0)
-    told = threading.Event()
-    with joined(2, stopped=told.is_set) as (server, client):
-        told.set()
+    stopping = threading.Event()
+    with joined(2, stopped=stopping.is_set) as (server, client):
+        stopping.set()
         assert client.receive(0.0) is None
         server.send(ONE, b"it was client 2")
         assert client.receive(LIMIT_S) == (SERVER, b"it was client 2")
@@ -154,20 +154,20 @@ def test_a_client_that_is_stopped_lets_the_server_speak_first(monkeypatch: pytes
 
 def test_who_was_out_of_reach_when_the_framework_ended_the_job_is_named() -> None:
     """The framework knows at once that a process has died; `gone_s` is not over then."""
-    told, dead = threading.Event(), threading.Event()
+    stopping, dead = threading.Event(), threading.Event()
 
     def fault(sender: PartyId, peer: PartyId, take: Callable[[], bool]) -> object:
-        if told.is_set() or (dead.is_set() and peer == TWO):
+        if stopping.is_set() or (dead.is_set() and peer == TWO):
             raise ConnectionError("no such cell")
         return take()
 
-    with joined(3, fault, stopped=told.is_set, beat_s=0.02) as (server, _, _):
+    with joined(3, fault, stopped=stopping.is_set, beat_s=0.02) as (server, _, _):
         while server.absent:
             time.sleep(0.01)
         dead.set()
         while not server._peers[TWO].failing:
             time.sleep(0.01)
-        told.set()
+        stopping.set()
         with pytest.raises(PeerGone, match="client 2 is gone: the framework did not reach it, and ended the job"):
             server.receive(LIMIT_S)
         assert not server._peers[ONE].gone

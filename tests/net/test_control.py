@@ -148,7 +148,7 @@ def test_same_configuration_error_everywhere_is_printed_by_the_server_alone():
     assert outcomes[2].own is errors[2]
 
 
-def test_silent_client_is_named_and_all_leave_alike():
+def test_silent_client_is_named_and_all_leave_with_its_code():
     links = make_links(3)
     outcomes = start_all(links[:2], {}, deadline_s=SHORT_S)
     assert isinstance(outcomes[0], PeerTimeout) and outcomes[0].rank == 2
@@ -241,7 +241,7 @@ def test_accused_client_hears_of_it():
     assert endings == [Ending(3, 1, Reason.PROTOCOL, lost=False)] * 3
 
 
-def test_several_failures_at_once_end_alike():
+def test_several_failures_at_once_have_one_verdict():
     """The server decides once the notices of all are there: 2 before 4 before 70 before 3."""
     arrived = threading.Semaphore(0)
 
@@ -378,7 +378,7 @@ def test_agreed_ending_is_not_agreed_again():
 
 
 def flood(links):
-    """Let client 2 tell client 1 again and again what nobody asks for any more, and then that the run ends."""
+    """Let client 2 send client 1 many unexpected frames, and then the end of the run."""
     message = Header(33, FINAL_ROUND, 0).encode() + bytes(20_000)
     for _ in range(5):
         links[2].send(ONE, message, payload_bytes=0, round=FINAL_ROUND)

@@ -136,7 +136,7 @@ def test_many_connections_share_what_is_kept_and_one_that_cannot_come_back_keeps
         assert delivery.next() is None
 
 
-def test_a_confirmation_is_due_after_so_many_bytes() -> None:
+def test_a_confirmation_is_due_after_a_number_of_bytes() -> None:
     delivery = Delivery()
     while not delivery.due:
         delivery.take(1000)

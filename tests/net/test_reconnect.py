@@ -141,7 +141,7 @@ def test_whoever_does_not_come_back_is_named_when_its_time_is_up() -> None:
         assert isinstance(at_server[0], PeerGone) and at_server[0].rank == 1
         assert "its connection was cut, and it did not come back in 0.5 s" in str(at_server[0])
         assert at_server[1] == (TWO, b"still here")
-        # Too late: it is told so at once, and does not try any longer.
+        # Too late: it is refused at once, and stops trying.
         with here.turning(), pytest.raises(PeerGone, match="does not take this client back"):
             one.receive(LIMIT_S)
 

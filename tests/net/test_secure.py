@@ -79,10 +79,10 @@ def test_handshakes_finish_in_any_order_of_start(seed):
 
 def test_chosen_peers_only():
     links = make_links(3)
-    wanted = {0: [ONE, TWO], 1: [SERVER], 2: [SERVER]}
+    peers = {0: [ONE, TWO], 1: [SERVER], 2: [SERVER]}
     assert (
         at_once(
-            [lambda each=each: each.connect(CONTEXT, deadline_s=LIMIT_S, peers=wanted[each.me.rank]) for each in links]
+            [lambda each=each: each.connect(CONTEXT, deadline_s=LIMIT_S, peers=peers[each.me.rank]) for each in links]
         )
         == [None] * 3
     )
@@ -92,7 +92,7 @@ def test_chosen_peers_only():
 
 @pytest.mark.parametrize("roster", [True, False])
 def test_clients_without_links_to_each_other_pass_over_what_one_begins(roster):
-    # Client 2 runs with other flags and wants a link to client 1; the server names what differs.
+    # Client 2 runs with other flags and asks for a link to client 1; the server names what differs.
     links = make_links(3, roster=roster, change=lambda me: {"linked": (SERVER,)} if me == ONE else {})
 
     def other():

@@ -61,7 +61,7 @@ def client_keys(rank: int, *, who=None) -> Keys:
 
 @dataclass
 class Site:
-    """A server that is turned by a thread of its own whenever a test needs it, and what it said."""
+    """A server that a separate thread turns whenever a test needs it, and its messages."""
 
     clients: int
     keys: bool = False
@@ -229,7 +229,7 @@ def test_what_clients_tell_each_other_is_not_readable_at_the_server() -> None:
             handshake = len(site.server.relayed)
             assert handshake > 6  # three pairs of clients, both directions
             assert not any(secret[i : i + 8] in b"".join(site.server.relayed) for i in range(len(secret) - 8))
-            # The search finds what is not encrypted, and the server holds keys of its own links only.
+            # The search finds what is not encrypted, and the server has only keys of its own links.
             links[1]._transport.send(TWO, secret)
             until(lambda: secret in b"".join(site.server.relayed))
         assert sorted(links[0]._links) == [ONE, TWO, THREE]

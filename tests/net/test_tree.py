@@ -183,8 +183,8 @@ def test_frames_for_several_clients_alike_go_out_once_and_in_order(root) -> None
     root.bring(stream, 1, 2, 3)
     assert root.server.joined == 3 and all(root.server.opens(party) for party in (ONE, TWO, THREE))
     for party in (THREE, ONE, TWO):
-        root.server.send(party, RECORD + b"alike")
-    root.server.send(TWO, RECORD + b"alike")
+        root.server.send(party, RECORD + b"equal")
+    root.server.send(TWO, RECORD + b"equal")
     root.server.send(ONE, RECORD + b"other")
     root.server.order(b"o")
     root.server.flush()
@@ -192,8 +192,8 @@ def test_frames_for_several_clients_alike_go_out_once_and_in_order(root) -> None
     assert frames(root, stream, 8) == [
         (0, encode_limit(root.server.most_frame)),
         *welcomes,
-        (0, bytes([TreeKind.CAST]) + encode_ranks((1, 2, 3)) + RECORD + b"alike"),
-        (2, RECORD + b"alike"),
+        (0, bytes([TreeKind.CAST]) + encode_ranks((1, 2, 3)) + RECORD + b"equal"),
+        (2, RECORD + b"equal"),
         (1, RECORD + b"other"),
         (0, bytes([TreeKind.ORDER]) + b"o"),
     ]
@@ -222,7 +222,7 @@ HOSTILE = {
     "a certificate": (1, bytes([FrameKind.CERTIFICATE]) + b"x"),
     "a verdict": (1, bytes([FrameKind.VERDICT]) + bytes(31)),
     "an order": (0, bytes([TreeKind.ORDER])),
-    "a record of its own": (0, RECORD + b"x"),
+    "an own record": (0, RECORD + b"x"),
     "a sum under a client": (1, bytes([FrameKind.SUM]) + encode_ranks((1, 2)) + b"x"),
     "a sum of nobody": (0, bytes([FrameKind.SUM]) + encode_ranks(())),
     "a sum of others": (0, bytes([FrameKind.SUM]) + encode_ranks((1, 3)) + b"x"),

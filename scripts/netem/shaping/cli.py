@@ -165,7 +165,7 @@ def _counters(options: argparse.Namespace) -> int:
 
 
 def _measure(options: argparse.Namespace) -> int:
-    """Measure profiles one after the other, each on a set-up of its own."""
+    """Measure profiles one after the other, each on a separate set-up."""
     names = list(load_profiles(options.profiles)) if options.profile == ["all"] else options.profile
     profiles = [find_profile(name, options.profiles) for name in names]
     wanted = None if options.backend == "auto" else options.backend

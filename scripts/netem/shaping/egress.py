@@ -76,7 +76,7 @@ class Egress:
         return max(self._heap[0][0], self._free_ns - self._burst_ns)
 
     def release(self, now_ns: float, most: int) -> list[tuple[int, bytes]]:
-        """Return the packets that may leave by now, with the device each is for; so many at most."""
+        """Return the packets that may leave by now, each with its device; at most `most`."""
         heap, burst_ns, ns_per_byte, free_ns = self._heap, self._burst_ns, self._ns_per_byte, self._free_ns
         leaving: list[tuple[int, bytes]] = []
         # The bucket is kept in the packets' own time, not the clock's: a late wake-up costs no rate.

@@ -72,12 +72,12 @@ def start(plan: Plan, arguments: Sequence[str], log: Path) -> int:
             process.wait()
             said = log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
             raise MachineError(f"the emulator of {plan.name} did not start: {said}; is /dev/net/tun there?")
-    process.returncode = 0  # it lives on, as nobody's child: keep Python from warning about it
+    process.returncode = 0  # it keeps running without a parent: prevent Python's warning
     return process.pid
 
 
 def serve(plan: Plan) -> None:
-    """Forward packets until told to end; prints one line when ready."""
+    """Forward packets until stopped; print one line when ready."""
     enter(plan.switch)
     trains = plan.profile.train_bytes is not None
     devices = [open_tun(host.namespace, INTERFACE, trains=trains) for host in plan.hosts]

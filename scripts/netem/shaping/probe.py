@@ -200,7 +200,7 @@ def _datagram_socket(host: Host) -> socket.socket:
 
 @contextmanager
 def _child(work: Callable[[], None]) -> Iterator[None]:
-    """Run a function in a process of its own until the block ends."""
+    """Run a function in a separate process until the block ends."""
     pid = os.fork()
     if pid == 0:
         try:

@@ -184,7 +184,7 @@ def down(name: str) -> bool:
 def _demolish(name: str) -> bool:
     """End the processes of a set-up, remove its namespaces and forget it; by names alone."""
     namespaces = namespaces_of(name, namespace.listed())
-    # The hosts first: what runs there may still want to say goodbye through the emulator.
+    # The hosts first: programs on them may still send through the emulator.
     hosts = [one for one in namespaces if not one.endswith("-sw")]
     namespace.empty(hosts)
     namespace.empty([one for one in namespaces if one not in hosts])
@@ -231,7 +231,7 @@ def execute(setup: Setup, host: str, command: Sequence[str]) -> NoReturn:
     place = setup.plan.host(host)
     if shutil.which(command[0]) is None:
         raise UsageError(f"expected a command that can be run, got {command[0]!r}; is it on the PATH?")
-    # A host name of its own: Open MPI takes equal names for one machine.
+    # Its own host name: Open MPI treats equal names as one machine.
     named = 'hostname "$0" && exec "$@"'
     words = ["ip", "netns", "exec", place.namespace, "unshare", "--uts", "sh", "-c", named, place.hostname, *command]
     os.execvp(words[0], words)  # noqa: S606 - the words go to sh as arguments, never as its script

@@ -18,7 +18,7 @@ HOW = sys.argv.pop(1)
 
 
 def to_server(original: Callable, spoil: Callable[[bytes], bytes]) -> Callable:
-    """Wrap a `send` so that what the faulty client tells the server is spoilt."""
+    """Wrap a `send` so that the faulty client's messages to the server are corrupted."""
 
     def send(self, peer: PartyId, frame: bytes, **options) -> None:
         original(self, peer, spoil(bytes(frame)) if (self.me, peer) == (FAULTY, SERVER) else frame, **options)

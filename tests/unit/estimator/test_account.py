@@ -35,7 +35,7 @@ SUMS = Release(round=0, name="sums", mechanism="gaussian", sensitivity=1.0, norm
 
 
 def session() -> Session:
-    """What the account reads of a party's life."""
+    """What the account reads of a session."""
     return cast(Session, SimpleNamespace(plan=SimpleNamespace(delta=1e-6), run_id=b"\x01"))
 
 
@@ -54,9 +54,9 @@ def fits(most: int, **changes: Any) -> int:
     for done in range(most):
         delta = 1e-6 if done == 0 else 0.4
         one = Spending(model(_account=shared, **changes))
-        life = SimpleNamespace(plan=SimpleNamespace(delta=delta), run_id=bytes([done]))
+        session = SimpleNamespace(plan=SimpleNamespace(delta=delta), run_id=bytes([done]))
         try:
-            one.afford(cast(Session, life), (SUMS,), delta)
+            one.afford(cast(Session, session), (SUMS,), delta)
         except BudgetError:
             return done
         limit = one.limit

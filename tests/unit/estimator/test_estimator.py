@@ -406,7 +406,7 @@ def test_traffic_counts_all_parties() -> None:
     )
     assert three["payload_bytes"] == 3 * 192
     assert four["messages"] - three["messages"] == 4
-    # One more round in the plan is text of its own, before round 0.
+    # One more round in the plan is separate text, before round 0.
     rounds = [fitted["link_bytes"] - fitted["setup_bytes"] for fitted in (three, four)]
     assert rounds[1] - rounds[0] == 192 + 4 * 8 + 2 * 1
 

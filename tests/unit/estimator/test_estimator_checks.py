@@ -20,11 +20,11 @@ pytestmark = [
 ]
 
 # scikit-learn's checks fit tables of a few dozen rows, so the noise has to be small. (-3, 3) holds the
-# standardised tables; all others are clipped to it. check_clustering wants a Rand index above 0.4: it was
+# standardised tables; all others are clipped to it. check_clustering requires a Rand index above 0.4: it was
 # 0.94 in each of 300 fits, and the noise on a centre is 40 times smaller than the gaps between clusters.
 CHECKED = FastLloyd(n_clusters=3, epsilon=100.0, bounds=(-3.0, 3.0))
 CANNOT_HOLD = {
-    "check_fit_idempotent": "wants equal results of two fits, but noise is never seeded: two fits differ by design",
+    "check_fit_idempotent": "requires equal results of two fits, but noise is never seeded: two fits differ by design",
 }
 
 

@@ -148,7 +148,7 @@ def test_without_a_roster_a_decision_is_entered_unsigned(state: Path, tmp_path: 
     assert (entry.public_key, entry.signature) == ("", "")
 
 
-def test_files_of_another_run_are_replaced_only_if_told(state: Path, tmp_path: Path) -> None:
+def test_files_of_another_run_are_replaced_only_with_overwrite(state: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "report.json").write_text(f'{{"schema": 4, "run": "{OTHER}", "output": []}}')

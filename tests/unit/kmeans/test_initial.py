@@ -1,4 +1,4 @@
-"""Sphere packing: from the public seed alone, alike everywhere, well spread."""
+"""Sphere packing: from the public seed only, the same everywhere, well spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The room's fast modules against plain ones that share no line with them."""
+"""The fast modules of k-means against plain ones that share no line with them."""
 
 from __future__ import annotations
 

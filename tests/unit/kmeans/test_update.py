@@ -21,7 +21,7 @@ def test_folding_reflects_until_inside(value: float) -> None:
     assert abs(folded - expected) < 1e-9
 
 
-def test_fold_by_hand() -> None:
+def test_fold_of_known_values() -> None:
     assert np.allclose(fold(np.array([1.2, -1.2, 3.5, 0.3])), [0.8, -0.8, -0.5, 0.3])
 
 

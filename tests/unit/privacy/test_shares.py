@@ -272,7 +272,7 @@ def test_the_correction_of_one_share_is_that_of_the_shifted_sums() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 7, 40])
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
-def test_so_many_shares_have_the_variance_of_the_whole_noise(kind: str, count: int) -> None:
+def test_that_number_of_shares_has_the_variance_of_the_whole_noise(kind: str, count: int) -> None:
     """The variance of 20,000 sums of shares is off by 1 % (2.5 % for Laplace noise); seven of these: below 1e-11."""
     secret, scale, size = SecretRandom(), 400.0, 20_000
     draw = draw_gaussian_share if kind == "gaussian" else draw_laplace_share

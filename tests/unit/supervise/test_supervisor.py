@@ -126,7 +126,7 @@ def test_survivors_of_a_dead_rank_do_not_wait_for_ever(fake_mpirun):
 @pytest.mark.parametrize("acts", ["kill,wait,wait", "crash:139,wait,wait"])
 def test_a_server_that_crashed_is_named_and_not_those_it_left_behind(fake_mpirun, acts):
     code, _, err, _ = run(acts, fake_mpirun, grace_s=0.5)
-    assert code in (3, 70)  # 3 where the kernel no longer tells how it ended
+    assert code in (3, 70)  # 3 where the kernel no longer reports how it ended
     assert "rank 0 (the server)" in err
     assert err.count("fastlloyd:") == 1 and "outlived" not in err
 
@@ -140,7 +140,7 @@ def test_who_does_not_end_with_a_failed_run_is_killed_and_the_failure_is_named(f
 def test_rank_that_crashes_is_a_bug(fake_mpirun):
     code, _, err, _ = run("wait,crash:1,wait", fake_mpirun, grace_s=0.2)
     assert "rank 1 (client 1) ended" in err and "before the run was over" in err
-    assert code in (70, 3)  # 3 where the kernel no longer tells how it ended
+    assert code in (70, 3)  # 3 where the kernel no longer reports how it ended
 
 
 def test_refusal_of_all_ranks_before_the_start_keeps_its_code(mpirun):

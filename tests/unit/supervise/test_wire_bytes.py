@@ -30,9 +30,9 @@ def test_a_server_that_everything_passes_counts_for_all() -> None:
     assert _add_wire([ALL, ONE, None], 900) == wire
 
 
-@pytest.mark.parametrize("told", [[None, None], [ONE, None], [ONE, ONE]])
-def test_nothing_is_said_where_a_part_is_missing_or_went_another_way(told: list[WireBytes | None]) -> None:
-    assert _add_wire(told, 1001) is None
+@pytest.mark.parametrize("counts", [[None, None], [ONE, None], [ONE, ONE]])
+def test_nothing_is_reported_where_a_part_is_missing_or_went_another_way(counts: list[WireBytes | None]) -> None:
+    assert _add_wire(counts, 1001) is None
 
 
 @pytest.mark.parametrize("counted", [True, False])

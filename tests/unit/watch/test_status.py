@@ -266,7 +266,7 @@ def test_this_machine_alone(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["*:4401", ":4401", "0.0.0.0:4401", "[::]:4401", "192.0.2.7:80", "status.example.org:80"]
 )
-def test_others_only_where_that_is_wanted(text: str) -> None:
+def test_others_only_if_allowed(text: str) -> None:
     address = parse_address(text, "--status", listening=True)
     with pytest.raises(ConfigError, match="expected a loopback address .*; add --status-remote"):
         check_address(address, remote=False)

@@ -26,7 +26,7 @@ def test_headers_read_back(kind: int, round_: int, attempt: int) -> None:
     assert Header.decode(header.encode() + b"body") == header
 
 
-def test_a_header_by_hand() -> None:
+def test_the_bytes_of_a_header() -> None:
     assert Header(33, 2, 1).encode().hex() == "2108010002000000"
 
 

@@ -1,4 +1,4 @@
-"""What parties tell each other of their public values, and how a difference is named; a peer may have told anything."""
+"""Public values that parties send each other, and how a difference is named; a peer may send anything."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_very_many_differences_are_counted() -> None:
     assert explain(written({f"k{i}": i for i in range(100)}), written({})).endswith(f"; and 88 more; {COMPARE}")
 
 
-def test_what_is_too_long_is_not_told() -> None:
+def test_values_that_are_too_long_are_not_sent() -> None:
     columns = [f"{'x' * 1000}{i}" for i in range(1100)]
     long = text(columns=columns)
     assert json.loads(long) == {"protocol": "fastlloyd-plus", "results_version": HERE} and len(OWN) <= MOST_VALUES_BYTES

@@ -100,7 +100,7 @@ def named(errors: list[SecurityError], *ranks: int) -> None:
     assert [error.rank for error in errors] == list(ranks)
 
 
-def test_wrong_key_is_refused_and_both_ends_are_told():
+def test_wrong_key_is_refused_and_both_ends_raise():
     low, high = pair(client=make_identity("high", 2), server_pins=CLIENT_SIDE)
     errors = shake(low, high)
     named(errors, 2, 1)

@@ -1,4 +1,4 @@
-"""A rank without MPI, for the supervisor's tests: says its events and then does what it is told.
+"""A rank without MPI, for the supervisor's tests: writes its events and then follows its instructions.
 
 Usage: fake_rank.py ACT, one word per rank, joined by commas: `ok`, `exit:CODE` (done, then ends),
 `crash:CODE` (ends without a word), `kill` (kill -9 of itself), `stop` (stops itself), `wait` (until the

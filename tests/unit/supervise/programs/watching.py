@@ -1,4 +1,4 @@
-"""A supervisor whose ranks can tell when it watches all of them, and a program that runs it.
+"""A supervisor whose ranks notice when it watches all of them, and a program that runs it.
 
 It notes each rank that it watches in the folder FAKE_FOLDER: an empty file, named after the process.
 Usage: watching.py ACTS GRACE_S
