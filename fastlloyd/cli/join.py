@@ -40,6 +40,7 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(f"--patience: expected more than 0 seconds, got {patience:g}")
     from fastlloyd.dossier.approval import approved
     from fastlloyd.net.tcp.proxy import find_proxy
+    from fastlloyd.net.tcp.route import Route
     from fastlloyd.net.tcp.spoke import join
     from fastlloyd.report.announcer import Announcer
     from fastlloyd.run.files import refuse_other_files
@@ -56,13 +57,10 @@ def main(argv: Sequence[str]) -> int:
         place.me, events=arguments.events, quiet=config.quiet, own_terminal=True, carrier=CARRIER, journal=journal
     )
     with join(
-        address,
-        place.me.rank,
-        keys=keys,
+        Route(address, place.me.rank, keys, proxy),
         deadline_s=min(patience, config.setup_deadline),
         allows="--patience" if patience < config.setup_deadline else "--setup-deadline",
         note=announcer.note,
-        proxy=proxy,
         reconnect_s=config.reconnect_s,
     ) as transport:
         through = "" if proxy is None else f" through the proxy {proxy}"

@@ -108,18 +108,14 @@ def _join_parent(
 
     own = identity.certificate_der
     keys = admission.Keys(pinned_context(identity, (own,), server_side=False), {own: SERVER})
-    proxy = find_proxy(parent, os.environ)
-    stream, welcome = reach(parent, SERVER.rank, keys=keys, deadline_s=deadline_s, note=announcer.note, proxy=proxy)
-    _check_parties(place, welcome.parties)
-    return stream, Route(parent, SERVER.rank, keys, proxy).ask()
-
-
-def _check_parties(place: OwnRank, parties: int) -> None:
-    """Compare the number of clients with the parent's."""
-    if place.clients != parties - 1:
+    route = Route(parent, SERVER.rank, keys, find_proxy(parent, os.environ))
+    stream, welcome = reach(route, deadline_s=deadline_s, note=announcer.note)
+    if place.clients != welcome.parties - 1:
         raise ConfigError(
-            f"--roster: it names {place.clients} clients, and the parent's run has {parties - 1}: give all the same"
+            f"--roster: it names {place.clients} clients, and the parent's run has {welcome.parties - 1}: give all the "
+            "same"
         )
+    return stream, route.ask()
 
 
 def _run(aggregator: Aggregator, announcer: Announcer) -> int:

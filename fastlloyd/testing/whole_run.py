@@ -21,6 +21,7 @@ from typing import Any
 
 from fastlloyd.net.tcp.address import listen, parse_address
 from fastlloyd.net.tcp.hub import TcpServer
+from fastlloyd.net.tcp.route import Route
 from fastlloyd.net.tcp.spoke import join
 from fastlloyd.net.transport import Transport
 from fastlloyd.report.announcer import Announcer
@@ -82,7 +83,7 @@ def over_tcp(config: RunConfig, n_clients: int, folder: Path) -> list[PartyEnd]:
     server = TcpServer(listeners, n_clients, keys=None, note=_quiet, warn=_quiet, stall_s=LIMIT_S)
 
     def endpoint(me: PartyId) -> contextlib.AbstractContextManager[Transport]:
-        return server if me == SERVER else join(address, me.rank, keys=None, deadline_s=LIMIT_S, note=_quiet)
+        return server if me == SERVER else join(Route(address, me.rank, None), deadline_s=LIMIT_S, note=_quiet)
 
     return in_threads(config, n_clients, folder, endpoint)
 

@@ -29,6 +29,7 @@ from fastlloyd.errors import FastLloydError
 from fastlloyd.net.tcp.address import Address, listen
 from fastlloyd.net.tcp.admission import Keys
 from fastlloyd.net.tcp.hub import TcpServer
+from fastlloyd.net.tcp.route import Route
 from fastlloyd.net.tcp.spoke import join
 from fastlloyd.wire.header import SERVER, PartyId
 
@@ -135,7 +136,7 @@ def attempt(kind: str, source: str, rate: float, seconds: float, clients: int) -
         own = Keys(pinned_context(identities[rank], (der,), server_side=False), {der: SERVER})
         began = time.monotonic()
         try:
-            client = join(address, rank, keys=own, deadline_s=min(PATIENCE_S, end - began), note=lambda _: None)
+            client = join(Route(address, rank, own), deadline_s=min(PATIENCE_S, end - began), note=lambda _: None)
         except FastLloydError:
             continue
         took.append(time.monotonic() - began)

@@ -113,6 +113,7 @@ class Crowd:
         from fastlloyd.net.meter import Meter
         from fastlloyd.net.tcp.address import Address
         from fastlloyd.net.tcp.admission import Keys
+        from fastlloyd.net.tcp.route import Route
         from fastlloyd.net.tcp.spoke import join
         from fastlloyd.wire.header import SERVER, PartyId
 
@@ -122,7 +123,7 @@ class Crowd:
         with self.doors:
             keys = Keys(pinned_context(identity, (server,), server_side=False), {server: SERVER})
             transport = join(
-                Address("127.0.0.1", self.port), rank, keys=keys, deadline_s=LIMIT_S, note=lambda text: None
+                Route(Address("127.0.0.1", self.port), rank, keys), deadline_s=LIMIT_S, note=lambda text: None
             )
         meter = Meter()
         with transport, SecureLinks(transport, identity, self.certificates, meter, linked=(SERVER,)) as links:

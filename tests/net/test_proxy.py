@@ -19,6 +19,7 @@ from fastlloyd.errors import ConfigError, PeerError, PeerTimeout, SecurityError
 from fastlloyd.net.tcp.address import Address
 from fastlloyd.net.tcp.admission import Keys
 from fastlloyd.net.tcp.proxy import Proxy, find_proxy, tunnel
+from fastlloyd.net.tcp.route import Route
 from fastlloyd.net.tcp.spoke import join
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.net.connect_proxy import ConnectProxy
@@ -169,7 +170,7 @@ def test_a_password_is_not_sent_where_there_is_none() -> None:
 @pytest.mark.parametrize("status", [403, 405])
 def test_a_proxy_that_does_not_allow_the_port_is_not_asked_again(status: int) -> None:
     with ConnectProxy(status=status) as proxy, pytest.raises(ConfigError, match="ask its operator to allow"):
-        join(SERVER_AT, 1, keys=None, deadline_s=LIMIT_S, note=str, proxy=at(proxy))
+        join(Route(SERVER_AT, 1, None, at(proxy)), deadline_s=LIMIT_S, note=str)
     assert len(proxy.asked) == 1
 
 
@@ -177,7 +178,7 @@ def test_a_proxy_that_does_not_allow_the_port_is_not_asked_again(status: int) ->
 def test_a_proxy_that_does_not_reach_the_server_is_asked_again(status: int) -> None:
     said: list[str] = []
     with ConnectProxy(status=status) as proxy, pytest.raises(PeerTimeout) as caught:
-        join(SERVER_AT, 1, keys=None, deadline_s=1.0, note=said.append, proxy=at(proxy))
+        join(Route(SERVER_AT, 1, None, at(proxy)), deadline_s=1.0, note=said.append)
     assert f"at server.example.org:4400 through the proxy 127.0.0.1:{proxy.port} within 1 s" in str(caught.value)
     assert f"has no connection to it: it answered {status}" in str(caught.value)
     assert len(proxy.asked) > 1 and len(said) == 1
@@ -271,9 +272,9 @@ def test_a_proxy_that_is_not_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(PeerTimeout, match=rf"the proxy 127.0.0.1:{port} cannot be reached: connection refused"):
-        join(SERVER_AT, 1, keys=None, deadline_s=0.3, note=str, proxy=Proxy(Address("127.0.0.1", port)))
+        join(Route(SERVER_AT, 1, None, Proxy(Address("127.0.0.1", port))), deadline_s=0.3, note=str)
     with pytest.raises(ConfigError, match="HTTPS_PROXY no-such-host.invalid:1: the host name has no address"):
-        join(SERVER_AT, 1, keys=None, deadline_s=0.3, note=str, proxy=Proxy(Address("no-such-host.invalid", 1)))
+        join(Route(SERVER_AT, 1, None, Proxy(Address("no-such-host.invalid", 1))), deadline_s=0.3, note=str)
 
 
 def test_a_proxy_that_looks_into_tls_is_found_out() -> None:
@@ -283,7 +284,7 @@ def test_a_proxy_that_looks_into_tls_is_found_out() -> None:
         with ConnectProxy(names={"server.example.org": "127.0.0.1"}) as proxy, inspector.turning():
             address = Address("server.example.org", inspector.address.port)
             with pytest.raises(SecurityError, match="the server's certificate was refused"):
-                join(address, 1, keys=client_keys(1), deadline_s=LIMIT_S, note=str, proxy=at(proxy))
+                join(Route(address, 1, client_keys(1), at(proxy)), deadline_s=LIMIT_S, note=str)
         assert site.server.joined == 0
 
 
@@ -299,7 +300,7 @@ def test_what_is_behind_the_proxy_may_be_no_server() -> None:
         pool.submit(greet)
         sentence = r"what listens at 127.0.0.1:\d+ through the proxy .* is not a fastlloyd server"
         with pytest.raises(PeerError, match=sentence):
-            join(Address(*other.getsockname()), 1, keys=None, deadline_s=LIMIT_S, note=str, proxy=at(proxy))
+            join(Route(Address(*other.getsockname()), 1, None, at(proxy)), deadline_s=LIMIT_S, note=str)
 
 
 # Real proxies
@@ -387,4 +388,4 @@ def test_a_real_proxy(name: str, tmp_path: Path) -> None:
                 site.join(1, proxy=Proxy(proxy.address, "clinic:wrong"))
         nobody = Address("127.0.0.1", free_port())
         with pytest.raises(PeerTimeout, match="has no connection to it: it answered 50"):
-            join(nobody, 1, keys=None, deadline_s=1.0, note=str, proxy=proxy)
+            join(Route(nobody, 1, None, proxy), deadline_s=1.0, note=str)

@@ -37,6 +37,7 @@ from fastlloyd.net.tcp import transport as tcp
 from fastlloyd.net.tcp.address import Address, listen, parse_address
 from fastlloyd.net.tcp.admission import Introduction, Keys, StrangerLog
 from fastlloyd.net.tcp.hub import TcpServer
+from fastlloyd.net.tcp.route import Route
 from fastlloyd.net.tcp.spoke import TcpClient, join
 from fastlloyd.net.transport import Transport
 from fastlloyd.wire.header import SERVER, PartyId
@@ -86,7 +87,8 @@ class Site:
 
     def join(self, rank: int, *, deadline_s: float = LIMIT_S, **options) -> TcpClient:
         keys = client_keys(rank) if self.keys else None
-        client = join(self.address, rank, deadline_s=deadline_s, note=self.said.append, **{"keys": keys, **options})
+        route = Route(self.address, rank, options.pop("keys", keys), options.pop("proxy", None))
+        client = join(route, deadline_s=deadline_s, note=self.said.append, **options)
         self.joined.append(client)
         return client
 
@@ -528,7 +530,7 @@ def test_something_else_that_listens_there_is_no_server() -> None:
 
         pool.submit(greet)
         with pytest.raises(PeerError, match="not a fastlloyd server"):
-            join(Address(*other.getsockname()), 1, keys=None, deadline_s=LIMIT_S, note=str)
+            join(Route(Address(*other.getsockname()), 1, None), deadline_s=LIMIT_S, note=str)
 
 
 STRANGERS = {
@@ -643,7 +645,7 @@ def test_a_client_may_come_before_its_server() -> None:
     free.close()
     waiting = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(join, address, 1, keys=None, deadline_s=LIMIT_S, note=lambda text: waiting.set())
+        job = pool.submit(join, Route(address, 1, None), deadline_s=LIMIT_S, note=lambda text: waiting.set())
         assert waiting.wait(LIMIT_S)
         with TcpServer(listen(address), 1, keys=None, note=str, warn=str) as server:
             while not job.done():
@@ -659,7 +661,7 @@ def test_no_server_within_the_deadline() -> None:
     address = Address(*free.getsockname())
     free.close()
     with pytest.raises(PeerTimeout, match=rf"at {address} within 0.3 s \(connection refused\)") as caught:
-        join(address, 1, keys=None, deadline_s=0.3, note=str)
+        join(Route(address, 1, None), deadline_s=0.3, note=str)
     assert caught.value.rank == 0
 
 
@@ -680,7 +682,7 @@ def test_a_server_that_was_there_and_has_ended_is_not_waited_for(monkeypatch) ->
     with ThreadPoolExecutor(1) as pool:
         pool.submit(hang_up, address, 1)
         with pytest.raises(PeerGone, match="has ended before it let this client in: for 0.3 s nobody has listened"):
-            join(address, 1, keys=None, deadline_s=LIMIT_S, note=said.append)
+            join(Route(address, 1, None), deadline_s=LIMIT_S, note=said.append)
     assert len(said) == 1 and "; trying again for" in said[0]
 
 
@@ -690,7 +692,7 @@ def test_a_server_that_comes_back_in_time_lets_clients_in(monkeypatch) -> None:
     address = Address(*free.getsockname())
     free.close()
     with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(join, address, 1, keys=None, deadline_s=LIMIT_S, note=str)
+        job = pool.submit(join, Route(address, 1, None), deadline_s=LIMIT_S, note=str)
         hang_up(address, 1)
         with TcpServer(listen(address), 1, keys=None, note=str, warn=str) as server:
             while not job.done():
@@ -705,7 +707,7 @@ def test_a_server_that_has_not_started_is_waited_for_until_the_deadline(monkeypa
     free.close()
     said: list[str] = []
     with pytest.raises(PeerTimeout, match="within 0.6 s"):
-        join(address, 1, keys=None, deadline_s=0.6, note=said.append)
+        join(Route(address, 1, None), deadline_s=0.6, note=said.append)
     assert said == [
         f"waiting for the server at {address} (connection refused: it has not started, or its run has ended); "
         "trying again for 0.6 s"
@@ -720,7 +722,7 @@ def test_who_waits_long_is_reminded_after_ever_longer_times(monkeypatch) -> None
     free.close()
     said: list[str] = []
     with pytest.raises(PeerTimeout, match="within 2 s"):
-        join(address, 1, keys=None, deadline_s=2.0, note=said.append)
+        join(Route(address, 1, None), deadline_s=2.0, note=said.append)
     # After 0.2, 0.6 and 1.4 s; fewer where the machine is busy.
     assert 2 <= len(said) <= 4 and said[0].endswith("; trying again for 2 s")
     assert all(text.startswith(f"still waiting for the server at {address} (connection refused") for text in said[1:])
@@ -729,7 +731,7 @@ def test_who_waits_long_is_reminded_after_ever_longer_times(monkeypatch) -> None
 
 def test_a_listener_that_says_nothing_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute, pytest.raises(PeerTimeout, match="does not answer"):
-        join(Address(*mute.getsockname()), 1, keys=None, deadline_s=0.3, note=str)
+        join(Route(Address(*mute.getsockname()), 1, None), deadline_s=0.3, note=str)
 
 
 def test_port_in_use_and_foreign_addresses() -> None:

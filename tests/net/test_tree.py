@@ -107,7 +107,7 @@ class Root:
         """Connect as an aggregator does."""
         where = address or self.address
         stream, _ = self.while_turning(
-            lambda: reach(where, 0, keys=keys_of(0, listening=False), deadline_s=LIMIT_S, note=self.said.append)
+            lambda: reach(Route(where, 0, keys_of(0, listening=False)), deadline_s=LIMIT_S, note=self.said.append)
         )
         return stream
 
@@ -142,12 +142,14 @@ def frames(root: Root, stream: Stream, count: int) -> list[tuple[int, bytes]]:
 
 def test_only_the_servers_own_key_makes_an_aggregator(root) -> None:
     client = root.while_turning(
-        lambda: join(root.address, 2, keys=keys_of(2, listening=False), deadline_s=LIMIT_S, note=root.said.append)
+        lambda: join(Route(root.address, 2, keys_of(2, listening=False)), deadline_s=LIMIT_S, note=root.said.append)
     )
     # The certificate alone says who it is: whoever comes as rank 0 with a client's key is that client.
     with client, pytest.raises(PeerError, match="the server takes this party for rank 3 of 4, expected rank 0"):
         root.while_turning(
-            lambda: reach(root.address, 0, keys=keys_of(3, listening=False), deadline_s=LIMIT_S, note=root.said.append)
+            lambda: reach(
+                Route(root.address, 0, keys_of(3, listening=False)), deadline_s=LIMIT_S, note=root.said.append
+            )
         )
 
 
@@ -175,7 +177,7 @@ def test_an_aggregator_without_a_parent_reads_of_its_own_flag() -> None:
     with listen(Address("127.0.0.1", 0))[0] as free:
         nobody = Address(*free.getsockname())
     with pytest.raises(PeerTimeout, match="no server let this aggregator in at .*: check --parent, that the operator"):
-        reach(nobody, 0, keys=keys_of(0, listening=False), deadline_s=0.01, note=[].append)
+        reach(Route(nobody, 0, keys_of(0, listening=False)), deadline_s=0.01, note=[].append)
 
 
 def test_frames_for_several_clients_alike_go_out_once_and_in_order(root) -> None:
@@ -419,7 +421,7 @@ def test_a_place_that_an_aggregator_has_taken_is_taken(root) -> None:
     root.bring(stream, 3)
     with pytest.raises(ConfigError, match="client 3 has joined already"):
         root.while_turning(
-            lambda: join(root.address, 3, keys=keys_of(3, listening=False), deadline_s=LIMIT_S, note=root.said.append)
+            lambda: join(Route(root.address, 3, keys_of(3, listening=False)), deadline_s=LIMIT_S, note=root.said.append)
         )
     stream.close()
 
@@ -449,7 +451,7 @@ class Real:
     def __post_init__(self) -> None:
         stream, welcome = self.root.while_turning(
             lambda: reach(
-                self.root.address, 0, keys=keys_of(0, listening=False), deadline_s=LIMIT_S, note=self.root.said.append
+                Route(self.root.address, 0, keys_of(0, listening=False)), deadline_s=LIMIT_S, note=self.root.said.append
             )
         )
         listeners = listen(Address("127.0.0.1", 0))
@@ -478,7 +480,9 @@ class Real:
     def join(self, rank: int):
         return self.root.while_turning(
             lambda: join(
-                self.address, rank, keys=keys_of(rank, listening=False), deadline_s=LIMIT_S, note=self.root.said.append
+                Route(self.address, rank, keys_of(rank, listening=False)),
+                deadline_s=LIMIT_S,
+                note=self.root.said.append,
             )
         )
 
@@ -495,7 +499,7 @@ def real(root) -> Iterator[Real]:
 def test_links_through_an_aggregator_carry_messages_and_sums(root, real) -> None:
     transports = [real.join(1), real.join(2)]
     direct = root.while_turning(
-        lambda: join(root.address, 3, keys=keys_of(3, listening=False), deadline_s=LIMIT_S, note=root.said.append)
+        lambda: join(Route(root.address, 3, keys_of(3, listening=False)), deadline_s=LIMIT_S, note=root.said.append)
     )
     links = [SecureLinks(root.server, identity(0), CERTIFICATES, Meter())]
     for each in (*transports, direct):

@@ -24,6 +24,7 @@ from fastlloyd.net.tcp.address import Address, listen
 from fastlloyd.net.tcp.admission import Keys
 from fastlloyd.net.tcp.aggregator import Aggregator, BranchTransport
 from fastlloyd.net.tcp.hub import TcpServer
+from fastlloyd.net.tcp.route import Route
 from fastlloyd.net.tcp.spoke import join, reach
 from fastlloyd.net.transport import Transport
 from fastlloyd.report.announcer import Announcer
@@ -112,7 +113,7 @@ class Run:
                 self.listeners[0], CLIENTS, keys=keys, note=_quiet, warn=_quiet, stall_s=LIMIT_S, adds_up=True
             )
         where = self.where.get(me.rank, self.root_address)
-        return join(where, me.rank, keys=keys, deadline_s=LIMIT_S, note=_quiet)
+        return join(Route(where, me.rank, keys), deadline_s=LIMIT_S, note=_quiet)
 
     def _aggregate(self, i: int) -> int:
         place = find_own_rank(self.config, SERVER.rank)
@@ -120,7 +121,7 @@ class Run:
         assert place.identity is not None and keys is not None
         own = place.identity.certificate_der
         upward = Keys(pinned_context(place.identity, (own,), server_side=False), {own: SERVER})
-        stream, _ = reach(self.root_address, 0, keys=upward, deadline_s=LIMIT_S, note=_quiet)
+        stream, _ = reach(Route(self.root_address, 0, upward), deadline_s=LIMIT_S, note=_quiet)
         with BranchTransport(
             self.listeners[1 + i],
             stream,

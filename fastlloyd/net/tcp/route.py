@@ -34,7 +34,9 @@ class Route:
     ----------
     address : Address
     rank : int
+        0 for an aggregator.
     keys : Keys or None
+        None: plain TCP without any proof (demonstration).
     proxy : Proxy or None
         None for a direct connection.
     """

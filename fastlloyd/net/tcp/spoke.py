@@ -10,10 +10,8 @@ import time
 from collections.abc import Callable
 
 from fastlloyd.errors import ConfigError, FastLloydError, PeerError, PeerGone, PeerTimeout
-from fastlloyd.net.tcp.address import Address
-from fastlloyd.net.tcp.admission import Admission, Keys, Welcome
+from fastlloyd.net.tcp.admission import Admission, Welcome
 from fastlloyd.net.tcp.delivery import Delivery, most_kept
-from fastlloyd.net.tcp.proxy import Proxy
 from fastlloyd.net.tcp.route import Found, Route
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import CLOSE_S, Connection, TcpTransport
@@ -151,53 +149,35 @@ class TcpClient(TcpTransport):
 
 
 def join(
-    address: Address,
-    rank: int,
+    route: Route,
     *,
-    keys: Keys | None,
     deadline_s: float,
     note: Callable[[str], None],
-    proxy: Proxy | None = None,
     allows: str = "--setup-deadline",
     close_deadline_s: float = CLOSE_S,
     reconnect_s: float = 0.0,
 ) -> TcpClient:
-    """Connect to the server as client `rank`, as `reach` does; return the client's transport.
+    """Connect to the server as `reach` does; return the client's transport.
 
     Parameters
     ----------
     close_deadline_s, reconnect_s : float
         As for `TcpClient`; others as for `reach`.
     """
-    found = reach(address, rank, keys=keys, deadline_s=deadline_s, note=note, proxy=proxy, allows=allows)
-    route = Route(address, rank, keys, proxy)
+    found = reach(route, deadline_s=deadline_s, note=note, allows=allows)
     return TcpClient(found, route, note=note, close_deadline_s=close_deadline_s, reconnect_s=reconnect_s)
 
 
-def reach(
-    address: Address,
-    rank: int,
-    *,
-    keys: Keys | None,
-    deadline_s: float,
-    note: Callable[[str], None],
-    proxy: Proxy | None = None,
-    allows: str = "--setup-deadline",
-) -> Found:
-    """Connect to the server as client `rank`; try again until the deadline, because the operator may start last.
+def reach(route: Route, *, deadline_s: float, note: Callable[[str], None], allows: str = "--setup-deadline") -> Found:
+    """Connect to the server; try again until the deadline, because the operator may start last.
 
     A server that was reached and then does not listen for `GONE_S` has ended: it is not awaited.
 
     Parameters
     ----------
-    rank : int
-        0 for an aggregator.
-    keys : Keys or None
-        None: plain TCP without any proof (demonstration).
+    route : Route
     note : callable
         Receives a sentence about each event.
-    proxy : Proxy or None
-        None connects directly.
     allows : str
         The flag that the deadline comes from.
 
@@ -212,8 +192,7 @@ def reach(
     PeerTimeout, PeerError
         No fastlloyd server answered.
     """
-    route = Route(address, rank, keys, proxy)
-    who = "aggregator" if rank == SERVER.rank else "client"
+    who = "aggregator" if route.rank == SERVER.rank else "client"
     end = time.monotonic() + deadline_s
     pause_s, remind_s = _FIRST_PAUSE_S, _REMIND_S
     remind = time.monotonic() + remind_s
@@ -222,7 +201,7 @@ def reach(
         found, why, listens = route.attempt(end)
         if found is not None:
             try:
-                found[1].check(rank)
+                found[1].check(route.rank)
             except FastLloydError:
                 found[0].close()
                 raise
@@ -241,7 +220,7 @@ def reach(
                 f"operator has started `fastlloyd serve`, and the firewalls; {allows} allows more time",
                 rank=SERVER.rank,
             )
-        maybe = "" if listens or proxy is not None else ": it has not started, or its run has ended"
+        maybe = "" if listens or route.proxy is not None else ": it has not started, or its run has ended"
         if pause_s == _FIRST_PAUSE_S:
             note(f"waiting for the server at {route} ({why}{maybe}); trying again for {deadline_s:g} s")
         elif time.monotonic() >= remind:
