@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,26 +39,6 @@ from fastlloyd.run.state import own_folder
 from fastlloyd.wire.header import PartyId
 
 _REPEATED = "this ledger started empty: repeated runs on the same data add up (--state-dir counts them)"
-
-
-class Files(Protocol):
-    """What a party writes, from the start of its session to the end."""
-
-    @property
-    def last_line(self) -> str:
-        """The last line on the terminal of a party that has its own."""
-
-    def choose_writer(self, candidates: Sequence[PartyId]) -> None:
-        """Find out whether to write the shared files."""
-
-    def write(self, outcome: Outcome) -> None:
-        """Write this party's files."""
-
-    def discard(self) -> None:
-        """Leave nothing half-written."""
-
-    def announce(self, note: Callable[[str], None]) -> None:
-        """Report the result to this party's people."""
 
 
 class ServerFiles:
@@ -297,6 +277,10 @@ class HeldFiles(ResultFiles):
     def _run_file(self) -> str:
         """Return the configuration with absolute paths: a person may release it to any folder."""
         return to_toml(with_absolute_paths(self._session.config))
+
+
+Files = ServerFiles | ResultFiles
+"""What a party writes, from the start of its session to the end."""
 
 
 def _find_earlier(session: Session) -> Earlier:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from fastlloyd.errors import InternalError
 from fastlloyd.net.meter import Count
@@ -36,35 +36,14 @@ from fastlloyd.party.effects import (
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.report.announcer import Announcer
-from fastlloyd.run.budget_terms import Limit, cost_words
+from fastlloyd.run.budget_terms import cost_words
 from fastlloyd.run.outcome import Cost
 from fastlloyd.run.session import Session
+from fastlloyd.run.state import StateDir
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
 
 # How long a wait for the disk goes on if a signal has swallowed its end.
 _LOST_RING_S = 0.05
-
-
-class MachineState(Protocol):
-    """What a host needs of `run.state.StateDir`."""
-
-    def start(self, values: Mapping[str, Any]) -> None:
-        """Begin a new run."""
-
-    def save(self, name: str, content: bytes) -> None:
-        """Keep content durably."""
-
-    def load(self, name: str) -> bytes | None:
-        """Return what was saved."""
-
-    def rounds(self, prefix: str) -> dict[int, bytes]:
-        """Return what was saved for rounds."""
-
-    def limit(self, epsilon: float | None, delta: float, *, stated: float | None = None) -> Limit | None:
-        """Return the lifetime budget that holds."""
-
-    def keep_limit(self, limit: Limit) -> None:
-        """Let it hold from now on."""
 
 
 class Host:
@@ -74,7 +53,7 @@ class Host:
     ----------
     ledger : Ledger
     run_id : bytes
-    state : MachineState, optional
+    state : StateDir, optional
         None where there is no state directory.
     resumed : bool
         Whether the run goes on with the interrupted one in `state`.
@@ -102,7 +81,7 @@ class Host:
         ledger: Ledger,
         *,
         run_id: bytes,
-        state: MachineState | None = None,
+        state: StateDir | None = None,
         resumed: bool = False,
         build: Mapping[str, int] | None = None,
         budget: float | None = None,
