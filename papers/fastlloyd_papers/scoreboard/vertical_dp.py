@@ -11,12 +11,12 @@ from fastlloyd_papers.engine.tables import welch_half_width
 from fastlloyd_papers.scoreboard.board import Entry, Line, Part, Results, absent, held, number
 from fastlloyd_papers.vertical_dp.data import LETTER, LOAN, MIXTURE, TAXI, TITLES
 from fastlloyd_papers.vertical_dp.design import (
+    CORRECTED_BASIC,
+    CORRECTED_LOOSE,
+    CORRECTED_PAIRS,
     IND_LAP,
     LDP_AGG,
     LDP_PAIRS,
-    MENDED_BASIC,
-    MENDED_LOOSE,
-    MENDED_PAIRS,
     OURS,
     PAPER_BASIC,
 )
@@ -39,8 +39,8 @@ _LETTER = {
 }
 # The paper's 2PEst on private sketches: with our local clusters and composition, and with those of the baselines.
 _PAPERS = (
-    (MENDED_PAIRS.name, "2PEst, mended"),
-    (MENDED_LOOSE.name, "2PEst, mended, local clusters and budgets as the baselines'"),
+    (CORRECTED_PAIRS.name, "2PEst, corrected"),
+    (CORRECTED_LOOSE.name, "2PEst, corrected, local clusters and budgets as the baselines'"),
 )
 # A ratio this close to 1 counts as gone to 1.
 _CLOSE = 1e-3
@@ -101,7 +101,7 @@ def _users(one: Entry) -> int:
 
 def _theorem7(results: Results) -> list[Line]:
     lines, claim = [], "at most beta OPT + lambda with probability 1 - omega"
-    for name in (PAPER_BASIC.name, MENDED_BASIC.name):
+    for name in (PAPER_BASIC.name, CORRECTED_BASIC.name):
         for parties in PARTIES:
             own = results.pick(THEOREM7, method=name, parties=parties)
             line = held(
@@ -170,11 +170,11 @@ def _basic(results: Results, metric: str) -> Line:
     for data in (MIXTURE, LETTER):
         runs = _runs(results, _FIGURE3, metric, data=data, parties=PARTIES[-1])
         factors += [
-            statistics.fmean(runs[MENDED_PAIRS.name, epsilon]) / statistics.fmean(own)
+            statistics.fmean(runs[CORRECTED_PAIRS.name, epsilon]) / statistics.fmean(own)
             for (who, epsilon), own in runs.items()
-            if who == MENDED_BASIC.name
+            if who == CORRECTED_BASIC.name
         ]
-    what = f"mixed Gaussian and letter, S = {PARTIES[-1]}, both mended: 2PEst at most {_LARGELY:.0%} of BasicEst"
+    what = f"mixed Gaussian and letter, S = {PARTIES[-1]}, both corrected: 2PEst at most {_LARGELY:.0%} of BasicEst"
     line = held(_FIGURE3, what, "2PEst largely better", [factor <= _LARGELY for factor in factors])
     if not factors:
         return line
@@ -190,11 +190,11 @@ def _uneven(results: Results) -> list[Line]:
                 what = f"{TITLES[data]}, columns {split}, {name}"
                 lines.append(held(_FIGURE5, what, "below IND-LAP and LDP-AGG", *_rank(runs, method), data=data))
         first, second = (
-            {epsilon: statistics.fmean(own) for (who, epsilon), own in runs.items() if who == MENDED_PAIRS.name}
+            {epsilon: statistics.fmean(own) for (who, epsilon), own in runs.items() if who == CORRECTED_PAIRS.name}
             for runs in found.values()
         )
         apart = [max(loss / second[epsilon], second[epsilon] / loss) for epsilon, loss in first.items()]
-        what = f"{TITLES[data]}, 2PEst, mended: losses of both splits at most {_ALIKE:g} times apart"
+        what = f"{TITLES[data]}, 2PEst, corrected: losses of both splits at most {_ALIKE:g} times apart"
         line = held(_FIGURE5, what, "do not change much", [factor <= _ALIKE for factor in apart], data=data)
         lines.append(replace(line, ours=f"{line.ours}; at most {max(apart):.2f} times") if apart else line)
     return lines
@@ -209,15 +209,17 @@ def _parties(results: Results) -> list[Line]:
             _not_above(own, runs[high][who, epsilon])
             for low, high in pairwise(counts)
             for (who, epsilon), own in runs[low].items()
-            if who == MENDED_PAIRS.name and (who, epsilon) in runs[high]
+            if who == CORRECTED_PAIRS.name and (who, epsilon) in runs[high]
         ]
         title = f"{TITLES[data]}{'' if data == LOAN else ' (ours to compare with)'}"
         shown = ", ".join(map(str, counts)) or "2 to 16"
-        what = f"{title}, S = {shown}, 2PEst, mended"
+        what = f"{title}, S = {shown}, 2PEst, corrected"
         lines.append(held(_FIGURE6, what, "the loss grows with S", *_both(grows), data=data))
-        cases = [case for of_count in runs.values() for case in zip(*_rank(of_count, MENDED_PAIRS.name), strict=True)]
+        cases = [
+            case for of_count in runs.values() for case in zip(*_rank(of_count, CORRECTED_PAIRS.name), strict=True)
+        ]
         claim = "always the lowest loss of the three"
-        lines.append(held(_FIGURE6, f"{title}, 2PEst, mended", claim, *_both(cases), data=data))
+        lines.append(held(_FIGURE6, f"{title}, 2PEst, corrected", claim, *_both(cases), data=data))
     return lines
 
 
@@ -323,7 +325,7 @@ def _local(results: Results) -> list[Line]:
                 }
                 best[float(epsilon)] = min(tried, key=tried.__getitem__)
                 over.append(statistics.fmean(runs[AUTOMATIC.name, epsilon]) / min(tried.values()))
-            title = f"{TITLES[data]}, S = {parties}, 2PEst, mended"
+            title = f"{TITLES[data]}, S = {parties}, 2PEst, corrected"
             what, claim = f"{title}: best k' by epsilon", "larger k' for a larger epsilon"
             rule, close = f"{title}: the rule's loss at most {_ALIKE:g} times the least tried", "close to the best"
             if not best:

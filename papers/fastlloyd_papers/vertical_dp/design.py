@@ -29,13 +29,13 @@ _PAPER = {**_UNIONS, "phantoms": "paper", "composition": "paper", "local": BOX_T
 
 OURS = Method(name="vertical-dp", weights=SKETCH, local_clusters=None)
 OURS_FIVE = Method(name="vertical-dp, k' = 5", weights=SKETCH)
-MENDED_PAIRS = Method(name="2PEst, mended", weights=SKETCH, settings=_UNIONS)
+CORRECTED_PAIRS = Method(name="2PEst, corrected", weights=SKETCH, settings=_UNIONS)
 # The same local clustering and division of epsilon as the baselines': only the weights differ.
-MENDED_LOOSE = Method(
-    name="2PEst, mended, paper's composition", weights=SKETCH, settings={**_UNIONS, "composition": "paper"}
+CORRECTED_LOOSE = Method(
+    name="2PEst, corrected, paper's composition", weights=SKETCH, settings={**_UNIONS, "composition": "paper"}
 )
-MENDED_FIT = Method(name="unions, entropy fit", weights=SKETCH, settings={"estimator": "basic"})
-MENDED_BASIC = Method(name="BasicEst, mended", weights=SKETCH, settings={**_UNIONS, "weights": "basic"})
+CORRECTED_FIT = Method(name="unions, entropy fit", weights=SKETCH, settings={"estimator": "basic"})
+CORRECTED_BASIC = Method(name="BasicEst, corrected", weights=SKETCH, settings={**_UNIONS, "weights": "basic"})
 PAPER_PAIRS = Method(name="2PEst as published (no privacy claim)", weights=SKETCH, settings=_PAPER, claim=False)
 PAPER_BASIC = Method(
     name="BasicEst as published (no privacy claim)",
@@ -184,20 +184,24 @@ def whose(method: Method) -> tuple[str, str]:
     }
     parts = ", ".join(f"{part} {_OWNER[paper]}" for part, paper in chosen.items())
     short = (
-        "ours" if not any(chosen.values()) else "paper's weights" if all(chosen.values()) else "paper's, mended by us"
+        "ours"
+        if not any(chosen.values())
+        else "paper's weights"
+        if all(chosen.values())
+        else "paper's, corrected by us"
     )
     return short, f"{parts}; local clusters: {local}"
 
 
 def compared(parties: int) -> tuple[Method, ...]:
     """Return the methods of Figures 3 to 5; for two parties 2PEst is BasicEst, with and without reports."""
-    several = (MENDED_BASIC, PAPER_BASIC) if parties > 2 else ()
+    several = (CORRECTED_BASIC, PAPER_BASIC) if parties > 2 else ()
     reports = (LDP_AGG, LDP_PAIRS) if parties > 2 else (LDP_AGG,)
     return (
         OURS,
         OURS_FIVE,
-        MENDED_PAIRS,
-        MENDED_LOOSE,
+        CORRECTED_PAIRS,
+        CORRECTED_LOOSE,
         PAPER_PAIRS,
         *several,
         IND_LAP,
@@ -210,7 +214,7 @@ def compared(parties: int) -> tuple[Method, ...]:
 
 def step_by_step(parties: int) -> tuple[Method, ...]:
     """Return what Figure 7 has besides: each step from the paper's estimator to ours, and the fit of exact pairs."""
-    return (MENDED_FIT, PAIRS_KNOWN) if parties > 2 else ()
+    return (CORRECTED_FIT, PAIRS_KNOWN) if parties > 2 else ()
 
 
 def list_cells(source: Source, size: Size) -> list[Cell]:

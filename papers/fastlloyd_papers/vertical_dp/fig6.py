@@ -11,11 +11,11 @@ from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.vertical_dp.data import LETTER, LOAN, TITLES, Source, even
 from fastlloyd_papers.vertical_dp.design import (
     CENTRAL_KMEANS,
+    CORRECTED_LOOSE,
+    CORRECTED_PAIRS,
     EPSILONS,
     IND_LAP,
     LDP_PAIRS,
-    MENDED_LOOSE,
-    MENDED_PAIRS,
     OURS,
     OURS_FIVE,
     PAPER_PAIRS,
@@ -31,7 +31,7 @@ from fastlloyd_papers.vertical_dp.figure import run_figure
 from fastlloyd_papers.vertical_dp.report import ahead
 
 # At S = 16 the other methods would hold the whole grid of 5^16 cells.
-_METHODS = (OURS, OURS_FIVE, MENDED_PAIRS, MENDED_LOOSE, PAPER_PAIRS, IND_LAP, LDP_PAIRS, PLAIN, CENTRAL_KMEANS)
+_METHODS = (OURS, OURS_FIVE, CORRECTED_PAIRS, CORRECTED_LOOSE, PAPER_PAIRS, IND_LAP, LDP_PAIRS, PLAIN, CENTRAL_KMEANS)
 _MANY = (OURS, PLAIN, CENTRAL_KMEANS)
 
 

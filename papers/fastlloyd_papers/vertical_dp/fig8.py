@@ -11,8 +11,8 @@ from fastlloyd.protocols.vertical_dp.local_plan import BOX_TREE
 from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.vertical_dp.data import LETTER, LOAN, MIXTURE, TAXI, Source, even
 from fastlloyd_papers.vertical_dp.design import (
+    CORRECTED_PAIRS,
     EPSILONS,
-    MENDED_PAIRS,
     OURS_FIVE,
     PLAIN,
     QUICK_EPSILONS,
@@ -27,11 +27,11 @@ from fastlloyd_papers.vertical_dp.run import EXACT
 
 _TREE = {"local": BOX_TREE}
 _END = replace(OURS_FIVE, name="all private")
-# The paper's three curves, on mended sketches: both parts private, the weights alone, the local clusters alone.
+# The paper's three curves, on corrected sketches: both parts private, the weights alone, the local clusters alone.
 PAPER_BOTH = replace(
-    MENDED_PAIRS, name="box tree + 2PEst, mended: all private", settings={**MENDED_PAIRS.settings, **_TREE}
+    CORRECTED_PAIRS, name="box tree + 2PEst, corrected: all private", settings={**CORRECTED_PAIRS.settings, **_TREE}
 )
-PAPER_WEIGHTS = replace(MENDED_PAIRS, name="k-means + 2PEst, mended", plain_local=True, claim=False)
+PAPER_WEIGHTS = replace(CORRECTED_PAIRS, name="k-means + 2PEst, corrected", plain_local=True, claim=False)
 PAPER_LOCAL = replace(_END, name="box tree + exact weights", weights=EXACT, settings=_TREE, claim=False)
 _METHODS = (
     _END,

@@ -12,8 +12,8 @@ from dataclasses import replace
 from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.vertical_dp.data import LETTER, LOAN, MIXTURE, TAXI, Source, even
 from fastlloyd_papers.vertical_dp.design import (
+    CORRECTED_PAIRS,
     EPSILONS,
-    MENDED_PAIRS,
     OURS,
     QUICK_RUNS,
     RUNS,
@@ -25,7 +25,7 @@ from fastlloyd_papers.vertical_dp.design import (
 from fastlloyd_papers.vertical_dp.figure import run_figure
 from fastlloyd_papers.vertical_dp.run import Method
 
-AUTOMATIC = replace(MENDED_PAIRS, local_clusters=None)
+AUTOMATIC = replace(CORRECTED_PAIRS, local_clusters=None)
 _KINDS = (OURS, AUTOMATIC)
 _QUICK_CLUSTERS = {2: (2, 3, 5, 8, 16), 4: (2, 3, 5, 8)}
 _CLUSTERS = {2: (2, 3, 4, 5, 6, 8, 10, 16, 24, 32), 4: (2, 3, 4, 5, 6, 8, 10, 12)}

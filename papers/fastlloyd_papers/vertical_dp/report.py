@@ -13,11 +13,11 @@ from fastlloyd_papers.engine.chart import line_panels
 from fastlloyd_papers.engine.files import write_files
 from fastlloyd_papers.engine.tables import csv_table, markdown_table, summarise
 from fastlloyd_papers.vertical_dp.design import (
+    CORRECTED_BASIC,
+    CORRECTED_PAIRS,
     IND_LAP,
     LDP_AGG,
     LDP_PAIRS,
-    MENDED_BASIC,
-    MENDED_PAIRS,
     OURS,
     OURS_FIVE,
     Figure,
@@ -79,11 +79,11 @@ def conditions(panels: Sequence[Panel], machine: str) -> str:
         "sketches are drawn cell by cell as an ideal hash function gives them, on larger ones users are hashed: the "
         "distribution is the same. 'vertical-dp' is the "
         "product with its defaults: phantoms of the grid, tight composition, likelihood of whole rows, fit of greatest "
-        "entropy, our local clustering, automatic k'. 'mended': the paper's estimators on private sketches (phantoms "
-        "of the grid, tight composition), k' = 5. 'as published': the paper's phantoms, composition and "
+        "entropy, our local clustering, automatic k'. 'corrected': the paper's estimators on private sketches "
+        "(phantoms of the grid, tight composition), k' = 5. 'as published': the paper's phantoms, composition and "
         "estimators, k' = 5; its Theorem 4 does not hold, so no epsilon is claimed for it. Where the paper clusters by "
         "an LSH forest (DPLSF), a 'box tree' of ours stands. Baselines: k' = 5, the local clustering 'lloyd', the "
-        "paper's division of epsilon; of '2PEst, mended, paper's composition' both are the same, so that only the "
+        "paper's division of epsilon; of '2PEst, corrected, paper's composition' both are the same, so that only the "
         "weights differ. Additive fit: see docs/vertical-dp.md."
     )
 
@@ -135,7 +135,7 @@ def ahead(figure: Figure, panels: Sequence[Panel]) -> list[str]:
         lines += _comparison(figure, panel, OURS, (IND_LAP, LDP_AGG, LDP_PAIRS))
         lines += _comparison(figure, panel, OURS_FIVE, (IND_LAP, LDP_AGG, LDP_PAIRS))
         if panel.source.parties > 2:
-            lines += _comparison(figure, panel, MENDED_PAIRS, (MENDED_BASIC,))
+            lines += _comparison(figure, panel, CORRECTED_PAIRS, (CORRECTED_BASIC,))
     return lines
 
 

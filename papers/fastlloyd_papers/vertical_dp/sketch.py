@@ -178,7 +178,7 @@ def conditions(machine: str, effort: Effort) -> str:
         f"{effort.sets[-1]} repetitions. Grid: mixed Gaussian, 20,000 users, two parties, k' = 5 clusters of plain "
         f"k-means, M = 4096, mean of {effort.grids} repetition(s); epsilon is what the sketches alone may spend at "
         "delta = 1/n. Errors per cell: root mean square over the 25 cells and all repetitions, in users, before the "
-        "weights are made non-negative for unions; in brackets what theory says: Theorem 6 with the mended "
+        "weights are made non-negative for unions; in brackets what theory says: Theorem 6 with the corrected "
         "number of phantoms, and `likelihood_error`. L1: sum of the errors of the final weights over n.\n\n"
         "Whose parts these are: sketches and rows are the paper's; phantoms, composition and the estimate of a set by "
         "maximum likelihood are ours. Unions: the paper's BasicEst on them, which with two parties is 2PEst. Whole "
@@ -238,8 +238,8 @@ def grid_words(pairs: Sequence[tuple[Cell, Any]]) -> list[str]:
     ratios = [_means(pairs, epsilon) for epsilon in EPSILONS]
     found = [mean["unions"] / mean["unions_formula"] for mean in ratios]
     return [
-        f"- Unions: measured error between {min(found):.2f} and {max(found):.2f} of Theorem 6 with the mended number "
-        "of phantoms. The 25 unions of one run overlap, so their errors go together, and the ratio varies with the run."
+        f"- Unions: measured error between {min(found):.2f} and {max(found):.2f} of Theorem 6 with the corrected "
+        "number of phantoms. The 25 unions of one run overlap, so their errors go together, and the ratio varies with the run."
     ]
 
 

@@ -29,7 +29,15 @@ from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.engine.tables import csv_table, markdown_table
 from fastlloyd_papers.vertical_dp.baselines import ldp_agg_cells, ldp_supports
 from fastlloyd_papers.vertical_dp.data import MIXTURE, even
-from fastlloyd_papers.vertical_dp.design import IND_LAP, LDP_PAIRS, MENDED_PAIRS, OURS_FIVE, PAPER_PAIRS, PLAIN, whose
+from fastlloyd_papers.vertical_dp.design import (
+    CORRECTED_PAIRS,
+    IND_LAP,
+    LDP_PAIRS,
+    OURS_FIVE,
+    PAPER_PAIRS,
+    PLAIN,
+    whose,
+)
 from fastlloyd_papers.vertical_dp.run import (
     SKETCH,
     Method,
@@ -60,7 +68,7 @@ class Row:
 ROWS = (
     Row(replace(OURS_FIVE, name="vertical-dp"), 4096, {}),
     Row(replace(OURS_FIVE, name="vertical-dp"), 2048, {}),
-    Row(MENDED_PAIRS, 4096, {}),
+    Row(CORRECTED_PAIRS, 4096, {}),
     Row(
         replace(PAPER_PAIRS, name="2PEst as published"),
         4096,

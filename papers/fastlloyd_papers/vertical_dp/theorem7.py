@@ -31,13 +31,13 @@ from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.engine.tables import csv_table, markdown_table, summarise
 from fastlloyd_papers.vertical_dp.baselines import central_kmeans
 from fastlloyd_papers.vertical_dp.data import MIXTURE, Array, K, Problem, even
-from fastlloyd_papers.vertical_dp.design import MENDED_BASIC, PAPER_BASIC, whose
+from fastlloyd_papers.vertical_dp.design import CORRECTED_BASIC, PAPER_BASIC, whose
 from fastlloyd_papers.vertical_dp.run import TOTAL_SHARE, Workbench, grid_cells, local_clusters, plan_of
 
 NAME = "vertical-dp-theorem7"
 PARTIES = (2, 4)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-METHODS = {method.name: method for method in (PAPER_BASIC, MENDED_BASIC)}
+METHODS = {method.name: method for method in (PAPER_BASIC, CORRECTED_BASIC)}
 OMEGA = 0.05
 VALUES = ("loss", "optimum", "beta_priv", "lambda_priv", "beta_0", "bound", "weights_term", "trivial")
 _QUICK, _FULL = 2, 10

@@ -10,7 +10,7 @@ import pytest
 
 from fastlloyd_papers.scoreboard import vertical_dp
 from fastlloyd_papers.scoreboard.board import Line, Results
-from fastlloyd_papers.vertical_dp.design import IND_LAP, LDP_AGG, MENDED_BASIC, MENDED_PAIRS
+from fastlloyd_papers.vertical_dp.design import CORRECTED_BASIC, CORRECTED_PAIRS, IND_LAP, LDP_AGG
 from fastlloyd_papers.vertical_dp.fig8 import PAPER_BOTH, PAPER_LOCAL, PAPER_WEIGHTS
 from fastlloyd_papers.vertical_dp.fig9 import AUTOMATIC
 
@@ -57,22 +57,22 @@ def lines(folder: Path, figure: int, place: str, entries: Sequence[Row]) -> dict
 def test_a_method_is_behind_where_the_interval_says_so(
     tmp_path: Path, ours: tuple[float, float], told: tuple[str, str]
 ) -> None:
-    entries = [*rows(MENDED_PAIRS.name, ours), *rows(IND_LAP.name, (0.399, 0.401)), *rows(LDP_AGG.name, (0.9, 0.9))]
+    entries = [*rows(CORRECTED_PAIRS.name, ours), *rows(IND_LAP.name, (0.399, 0.401)), *rows(LDP_AGG.name, (0.9, 0.9))]
     found = lines(tmp_path, 3, "Figure 3", entries)
-    line = found["mixed Gaussian, S = 2, 2PEst, mended not behind the baselines"]
+    line = found["mixed Gaussian, S = 2, 2PEst, corrected not behind the baselines"]
     assert (line.ours, line.verdict) == told
     # Of scores more is better.
     scores = lines(tmp_path, 3, "Figure 4", entries)
-    assert scores["mixed Gaussian, S = 2, 2PEst, mended not behind the baselines"].ours == told[0]
+    assert scores["mixed Gaussian, S = 2, 2PEst, corrected not behind the baselines"].ours == told[0]
     assert "letter, S = 2, ours not behind the baselines" in found
 
 
 def test_largely_better_is_a_tenth(tmp_path: Path) -> None:
     entries = [
-        *rows(MENDED_PAIRS.name, (0.8, 0.8), parties=4),
-        *rows(MENDED_BASIC.name, (1.0, 1.0), parties=4),
-        *rows(MENDED_PAIRS.name, (0.95, 0.95), parties=4, epsilon=2.0),
-        *rows(MENDED_BASIC.name, (1.0, 1.0), parties=4, epsilon=2.0),
+        *rows(CORRECTED_PAIRS.name, (0.8, 0.8), parties=4),
+        *rows(CORRECTED_BASIC.name, (1.0, 1.0), parties=4),
+        *rows(CORRECTED_PAIRS.name, (0.95, 0.95), parties=4, epsilon=2.0),
+        *rows(CORRECTED_BASIC.name, (1.0, 1.0), parties=4, epsilon=2.0),
     ]
     for place in ("Figure 3", "Figure 7"):
         (line,) = (line for line in lines(tmp_path, 3, place, entries).values() if line.published.endswith("better"))
@@ -84,17 +84,17 @@ def test_splits_are_compared_at_each_budget(tmp_path: Path) -> None:
         *(
             row
             for loss, split in ((0.2, "3+5"), (0.21, "2+6"))
-            for row in rows(MENDED_PAIRS.name, (loss,), columns=split)
+            for row in rows(CORRECTED_PAIRS.name, (loss,), columns=split)
         ),
         *(row for split in ("3+5", "2+6") for row in rows(IND_LAP.name, (0.5,), columns=split)),
-        *rows(MENDED_PAIRS.name, (0.2,), columns="3+5", epsilon=2.0),
-        *rows(MENDED_PAIRS.name, (0.4,), columns="2+6", epsilon=2.0),
+        *rows(CORRECTED_PAIRS.name, (0.2,), columns="3+5", epsilon=2.0),
+        *rows(CORRECTED_PAIRS.name, (0.4,), columns="2+6", epsilon=2.0),
     ]
     found = lines(tmp_path, 5, "Figure 5", entries)
-    line = found["mixed Gaussian, 2PEst, mended: losses of both splits at most 1.1 times apart"]
+    line = found["mixed Gaussian, 2PEst, corrected: losses of both splits at most 1.1 times apart"]
     assert (line.ours, line.verdict) == ("in 1 of 2; at most 2.00 times", "holds in part")
-    assert found["mixed Gaussian, columns 3+5, 2PEst, mended"].verdict == "holds"
-    assert found["loan, columns 6+10, 2PEst, mended"].verdict.startswith("no result: Kaggle's")
+    assert found["mixed Gaussian, columns 3+5, 2PEst, corrected"].verdict == "holds"
+    assert found["loan, columns 6+10, 2PEst, corrected"].verdict.startswith("no result: Kaggle's")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_best_number_of_local_clusters_must_grow(tmp_path: Path) -> None:
 
     for counts, verdict in (((3, 5), "holds"), ((5, 5), "does not hold"), ((5, 3), "does not hold")):
         found = lines(tmp_path, 9, "Figure 9", best(*counts))
-        line = found["mixed Gaussian, S = 2, 2PEst, mended: best k' by epsilon"]
+        line = found["mixed Gaussian, S = 2, 2PEst, corrected: best k' by epsilon"]
         assert (line.ours, line.verdict) == (f"{counts[0]} at 0.5, {counts[1]} at 5", verdict)
-    rule = found["mixed Gaussian, S = 2, 2PEst, mended: the rule's loss at most 1.1 times the least tried"]
+    rule = found["mixed Gaussian, S = 2, 2PEst, corrected: the rule's loss at most 1.1 times the least tried"]
     assert (rule.ours, rule.verdict) == ("in 2 of 2; at most 1.05 times", "holds")

@@ -30,11 +30,11 @@ from fastlloyd_papers.vertical_dp.data import part_correlated as part
 from fastlloyd_papers.vertical_dp.design import (
     CENTRAL_KMEANS,
     CENTRAL_TREE,
+    CORRECTED_BASIC,
+    CORRECTED_PAIRS,
     IND_LAP,
     LDP_AGG,
     LDP_PAIRS,
-    MENDED_BASIC,
-    MENDED_PAIRS,
     OURS_FIVE,
     PAIRS_KNOWN,
     PAPER_BASIC,
@@ -91,7 +91,7 @@ def test_each_method_gives_centres_between_the_best_and_one_mean(parties: int, m
 @pytest.mark.slow
 def test_what_is_called_private_spends_what_is_said_and_the_published_claims_nothing() -> None:
     problem = load_problem(tiny(4), None, 0)
-    for method in (OURS_FIVE, MENDED_PAIRS, MENDED_BASIC):
+    for method in (OURS_FIVE, CORRECTED_PAIRS, CORRECTED_BASIC):
         plan = plan_of(problem, small(method), 3.0, 0)
         assert method.claim and plan.private
         assert 0.99 * 3.0 <= spent(plan.all_releases(), 1.0 / N) <= 3.0
@@ -105,7 +105,7 @@ def test_what_is_called_private_spends_what_is_said_and_the_published_claims_not
         assert 8 * baseline_epsilon(method, 3.0, 4) == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize("method", [OURS_FIVE, replace(OURS_FIVE, local_clusters=None), MENDED_PAIRS, PAPER_PAIRS])
+@pytest.mark.parametrize("method", [OURS_FIVE, replace(OURS_FIVE, local_clusters=None), CORRECTED_PAIRS, PAPER_PAIRS])
 def test_methods_share_the_search_for_the_least_noise_and_no_plan_differs(method: Method) -> None:
     method = replace(method, settings={**method.settings, **TINY})
     problem = load_problem(tiny(3), None, 0)

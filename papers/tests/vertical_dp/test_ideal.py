@@ -19,7 +19,7 @@ from fastlloyd.protocols.vertical_dp.sketch.sketch import (
 )
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd_papers.vertical_dp.data import MIXTURE, even
-from fastlloyd_papers.vertical_dp.design import MENDED_BASIC, MENDED_PAIRS, PAPER_PAIRS
+from fastlloyd_papers.vertical_dp.design import CORRECTED_BASIC, CORRECTED_PAIRS, PAPER_PAIRS
 from fastlloyd_papers.vertical_dp.ideal import MOST_CELLS, draw_group
 from fastlloyd_papers.vertical_dp.run import Method, draw_sketches, make_sketches, plan_of
 from tests.protocols.vertical_dp.support import replays
@@ -83,7 +83,7 @@ def test_drawn_sketches_have_the_exact_law_and_made_ones_too(scheme: str, partie
     assert max(distances(parted, labels, shape)) > most
 
 
-@pytest.mark.parametrize("method", [MENDED_PAIRS, MENDED_BASIC, PAPER_PAIRS])
+@pytest.mark.parametrize("method", [CORRECTED_PAIRS, CORRECTED_BASIC, PAPER_PAIRS])
 def test_all_parties_have_the_sketches_of_their_groups(method: Method) -> None:
     rng = np.random.default_rng(1)
     labels = [rng.integers(0, 5, N) for _ in range(4)]
