@@ -239,7 +239,8 @@ def grid_words(pairs: Sequence[tuple[Cell, Any]]) -> list[str]:
     found = [mean["unions"] / mean["unions_formula"] for mean in ratios]
     return [
         f"- Unions: measured error between {min(found):.2f} and {max(found):.2f} of Theorem 6 with the corrected "
-        "number of phantoms. The 25 unions of one run overlap, so their errors go together, and the ratio varies with the run."
+        "number of phantoms. The 25 unions of one run overlap, so their errors go together, and the ratio varies "
+        "with the run."
     ]
 
 
