@@ -61,11 +61,11 @@ WEIGHTS = Figure(
     views=by_epsilon,
     findings=ahead,
     note=(
-        "The true weights are those of the run's own local clusters; 'vertical-dp' has more of these than the others. "
-        "Each step from the paper's estimator to ours is there: corrected phantoms under the paper's composition, "
-        "tight composition, fit of greatest entropy, likelihood of whole rows. 'exact pairs': the fit of greatest "
-        "entropy to the exact tables of all pairs, that is what pairs do not tell. An error above 2 cannot occur for weights with "
-        "the right sum."
+        "The true weights are those of the run's own local clusters; 'vertical-dp' has more of these than the "
+        "others. Each step from the paper's estimator to ours is there: corrected phantoms under the paper's "
+        "composition, tight composition, fit of greatest entropy, likelihood of whole rows. 'exact pairs': the fit"
+        " of greatest entropy to the exact tables of all pairs, that is what pairs do not tell. An error above 2 "
+        "cannot occur for weights with the right sum."
     ),
 )
 FIGURE = Figure(
