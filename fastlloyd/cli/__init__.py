@@ -3,16 +3,15 @@
 ==========================  ============================================================================================
 `choose.py`, `init.py`      before a run: which protocol, and its run file
 `keygen.py`, `roster.py`    who takes part
-`plan.py`, `check.py`       what a run would do; what is wrong with one party's records and its key
-`dossier.py`, `agree.py`    what officers need to know, and a site's approval
+`plan.py`, `check.py`       what a run would do; problems of one party's records and its key
+`dossier.py`, `agree.py`    what data protection officers need to know; a site's approval
 `run.py`                    all ranks of a run, supervised
 `serve.py`, `join.py`       a run over one open port; `site.py`, a client that stays
-`release.py`, `discard.py`  what becomes of a result that waits
-`report.py`, `label.py`     a finished run again; labels for new records
+`release.py`, `discard.py`  the decision about a held result
+`report.py`, `label.py`     show a finished run again; label new records
 `bench.py`, `datasets.py`   the papers' figures, by the distribution in `papers/`; public sets
-`doctor.py`                 what is wrong with this environment; `completion.py`, for shells
-`options.py`                the flags of a run; `arguments.py`, what subcommands need to read theirs; `consent.py`, the
-                            question that `agree` and `site` ask
+`doctor.py`                 problems of this environment; `completion.py`, for shells
+`options.py`                the flags of a run, and what commands share; `consent.py`, what `agree` and `site` ask
 ==========================  ============================================================================================
 """
 
@@ -26,16 +25,16 @@ COMMANDS = {
     "check": "check one party's file alone; contacts nobody",
     "dossier": "write what a data protection officer needs to know of a run before it happens",
     "agree": "show this site what it would take part in, and sign its approval",
-    "release": "let a result go that a run with --review holds, after a look at it",
-    "discard": "refuse a result that a run with --review holds, and remove it",
+    "release": "show the result that a run with --review holds, and release it",
+    "discard": "refuse the result that a run with --review holds, and remove it",
     "label": "label new records with released centroids",
     "report": "show a finished run again, or verify its privacy from the ledger",
     "plan": "show what a run would do: rounds, noise, ring, bytes; no data needed",
     "bench": "regenerate a paper's table or figure with our figures beside the published ones",
-    "datasets": "list the public data sets, fetch them, or make them of public files",
+    "datasets": "list the public data sets, fetch them, or make them from public files",
     "keygen": "make this party's key and certificate",
     "roster": "add, show or check pinned certificates",
-    "doctor": "check this environment and say what to mend",
-    "completion": "print the script by which a shell completes commands and flags",
+    "doctor": "check this environment and say what to fix",
+    "completion": "print the script that lets a shell complete commands and flags",
 }
 """The subcommands, in the order in which people meet them, and one line about each."""

@@ -1,13 +1,12 @@
-"""`fastlloyd agree`: show a site what it is about to take part in, and write its signed approval."""
+"""`fastlloyd agree`: show a site the run that it is asked to join, and write its signed approval."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from fastlloyd.cli.consent import ask_consent
-from fastlloyd.cli.options import Parser, add_site_option
+from fastlloyd.cli.options import Parser, add_planned_run_options
 from fastlloyd.dossier.approval import read_expiry
 from fastlloyd.errors import EXIT_OK, ConfigError
 
@@ -18,7 +17,7 @@ def main(argv: Sequence[str]) -> int:
     Raises
     ------
     ConfigError
-        Run file, roster or key do not fit, nobody can be asked, or the answer was not yes.
+        Run file, roster or key are wrong, nobody can be asked, or the answer was not yes.
     """
     options = parser().parse_args(argv)
     given = {name: getattr(options, name) for name in ("roster", "key") if getattr(options, name) is not None}
@@ -41,7 +40,7 @@ def _expiry(text: str) -> str:
     except ValueError as error:
         raise ConfigError(f"--expires: {error}") from error
     if end <= datetime.now(UTC):
-        raise ConfigError(f"--expires {text}: expected a day or time to come, this one has passed")
+        raise ConfigError(f"--expires {text}: expected a day or time in the future, this one has passed")
     return text
 
 
@@ -49,22 +48,15 @@ def parser() -> Parser:
     """Return the parser of the flags."""
     parser = Parser(
         prog="fastlloyd agree",
-        description="Show this site what it is about to take part in, and write its signed approval; opens no records "
+        description="Show this site the run that it is asked to join, and write its signed approval; opens no records "
         "and contacts nobody.",
         epilog="Exit codes: 0 approved, 2 not approved, or bad input.",
     )
-    parser.add_argument("--config", required=True, metavar="FILE.toml", help="the run file that all parties share")
-    add_site_option(parser)
-    parser.add_argument("--roster", metavar="FILE", help="the parties (default: as the run file says)")
-    parser.add_argument("--key", metavar="FILE", help="this site's own key (default: as --site says)")
-    parser.add_argument("--output", metavar="FILE", help="where the approval goes (default approval_RANK.json)")
-    parser.add_argument("--d", type=int, help="number of features, where neither bounds nor columns name them")
+    add_planned_run_options(parser)
+    parser.add_argument("--key", metavar="FILE", help="this site's own key (default: from --site)")
+    parser.add_argument("--output", metavar="FILE", help="file of the approval (default approval_RANK.json)")
     parser.add_argument(
-        "--expires", type=_expiry, metavar="DAY|TIME", help="until when it holds: 2027-01-31, or a time with its zone"
+        "--expires", type=_expiry, metavar="DAY|TIME", help="when it expires: 2027-01-31, or a time with its zone"
     )
     parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""`fastlloyd bench NAME`: a paper's table or figure made again. Another distribution, `papers/`, carries it out.
+"""`fastlloyd bench NAME`: make a paper's table or figure again, by the distribution in `papers/`.
 
 Source: papers/README.md.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastlloyd.cli.arguments import load_command
-from fastlloyd.cli.options import Parser
+from fastlloyd.cli.options import Parser, load_command
 from fastlloyd.errors import ConfigError
 
 
@@ -18,14 +17,14 @@ def main(argv: Sequence[str]) -> int:
     Raises
     ------
     ConfigError
-        fastlloyd-papers is not installed; else what its command raises.
+        fastlloyd-papers is not installed; otherwise what its command raises.
     """
     code: int = load_command("bench").main(argv)
     return code
 
 
 def parser() -> Parser:
-    """Return the parser of the flags; one without flags where fastlloyd-papers is not installed."""
+    """Return the parser of the flags, or one without flags if fastlloyd-papers is not installed."""
     try:
         made: Parser = load_command("bench").parser()
     except ConfigError:

@@ -1,7 +1,7 @@
-"""`fastlloyd check`: looks at one party's records alone, before any run; contacts nobody.
+"""`fastlloyd check`: check one party's records alone, before any run; contacts nobody.
 
-The summary is for the owner: it is printed on this terminal only, and counts stay here. Smallest and
-largest values are not shown, because bounds chosen by looking at them would tell about single records.
+The summary is for the owner: it is printed on this terminal only, and counts stay here. Smallest and largest values
+are not shown, because bounds chosen from them would reveal single records.
 """
 
 from __future__ import annotations
@@ -13,8 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.cli.arguments import join_negative_values, name_list
-from fastlloyd.cli.options import Parser, add_form_options, add_site_option, number, read_form
+from fastlloyd.cli.options import (
+    Parser,
+    add_form_options,
+    add_site_option,
+    name_list,
+    number,
+    read_form,
+)
 from fastlloyd.crypto.link.own_key import check_links, own_place
 from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds
 from fastlloyd.data.categories import Categories
@@ -38,24 +44,18 @@ _SHOWN = 20
 
 
 def main(argv: Sequence[str]) -> int:
-    """Check one file and print a summary.
-
-    Returns
-    -------
-    int
-        0 when the records are ready for a run, also where something else that a run needs is still missing, which is
-        said.
+    """Check one file and print a summary; return 0 if the records are ready, even if a run needs more than them.
 
     Raises
     ------
     DataError, ConfigError
-        They are not, and why.
+        The records are not ready, and why.
 
     Sees
     ----
-    Whoever reads this terminal.
+    Everybody who reads this terminal.
     """
-    question = _question(parser().parse_args(join_negative_values(argv, ("--bounds",))))
+    question = _question(parser().parse_args(argv))
     bounds = None if question.bounds is None else parse_bounds(_own_name(question.bounds, "--bounds", question))
     categories = Categories() if question.categories is None else Categories.read(question.categories)
     if bounds is not None or categories.lists:
@@ -113,7 +113,7 @@ def parser() -> Parser:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What to check, from the run file and the flags: fewer values than a run needs."""
+    """What to check, from the run file and the flags; a run needs more values."""
 
     data: str | None
     query: str | None
@@ -144,19 +144,19 @@ class _Question:
 
     @property
     def record(self) -> str:
-        """What the people who read this call a record."""
+        """The noun for a record in the summary."""
         return "row" if self.unit is None else "record"
 
 
-_ALIKE = (
+_COMMON = (
     *("data", "query", "table", "bounds", "columns", "missing", "id", "unit", "per_unit", "categories"),
     *("k", "n_total", "client_caps", "roster", "key"),
 )
-"""What a flag and a key of the run file say under one name."""
+"""Values that have the same name as a flag and as a key of the run file."""
 
 
 def _question(options: argparse.Namespace) -> _Question:
-    """Lay the flags over the run file."""
+    """Merge the flags and the run file; flags win."""
     config = load_config(options.config, links=False, site=options.site)
     if options.config is not None and (options.roster or config.roster):
         refuse_own_keys(options.config)
@@ -168,8 +168,8 @@ def _question(options: argparse.Namespace) -> _Question:
     if None not in (client, options.clients) and client > options.clients:
         raise ConfigError(f"--client {client}: expected a number up to --clients {options.clients}")
     clients = options.clients or clients
-    values = {name: getattr(config, name) for name in _ALIKE}
-    values |= {name: getattr(options, name) for name in _ALIKE if getattr(options, name) is not None}
+    values = {name: getattr(config, name) for name in _COMMON}
+    values |= {name: getattr(options, name) for name in _COMMON if getattr(options, name) is not None}
     _check_numbers(options, config.protocol)
     question = _Question(
         form=read_form(options, config),
@@ -190,7 +190,7 @@ def _question(options: argparse.Namespace) -> _Question:
 
 
 def _check_numbers(options: argparse.Namespace, protocol: str) -> None:
-    """Refuse numbers that no run can have."""
+    """Refuse numbers that no run accepts."""
     vertical = find(protocol).partition == "vertical"
     if options.d is not None and not vertical:
         raise ConfigError(f"--d {options.d}: {protocol} counts the columns of this file; leave --d out")
@@ -223,7 +223,7 @@ def _read(question: _Question, bounds: Bounds | None, categories: Categories) ->
 
 
 def _place(question: _Question, data: str, key: str | None) -> Place:
-    """Return where this party's records are, its number put in; `key` names rows of a database."""
+    """Return the place of this party's records, with its number filled in; `key` names rows of a database."""
     check_question(data, question.query, question.table)
     if question.client is None and names_client(data, question.query, question.table):
         raise ConfigError(f"--data {data} stands for one file or query per client: say which with --client")
@@ -231,7 +231,7 @@ def _place(question: _Question, data: str, key: str | None) -> Place:
 
 
 def _own_name(path: str, flag: str, question: _Question) -> str:
-    """Put this party's number into the name of a file."""
+    """Fill this party's number into the name of a file."""
     if "{client}" not in path:
         return path
     if question.client is None:
@@ -240,7 +240,7 @@ def _own_name(path: str, flag: str, question: _Question) -> str:
 
 
 def _cap(question: _Question) -> tuple[int, str] | None:
-    """Return the largest number of rows this client may bring, and what that number is."""
+    """Return the largest number of rows that this client may bring, and the name of that number."""
     if question.client_caps:
         if question.client is None:
             return None
@@ -271,7 +271,7 @@ def _check_cap(rows: int, question: _Question) -> None:
 
 
 def _summary(table: Table, question: _Question) -> Iterator[str]:
-    """Say what was read."""
+    """Yield what was read."""
     yield f"file      {table.source}"
     if question.unit is None:
         yield f"rows      {len(table.values):,}"
@@ -296,7 +296,7 @@ def _summary(table: Table, question: _Question) -> Iterator[str]:
 
 
 def _bounds_lines(table: Table, bounds: Bounds | None) -> Iterator[str]:
-    """Say how many values each feature has outside its bounds."""
+    """Yield how many values each feature has outside its bounds."""
     if bounds is None:
         yield "bounds    not checked: none given; a run needs --bounds LO,HI or a file feature,lo,hi"
         return
@@ -305,7 +305,7 @@ def _bounds_lines(table: Table, bounds: Bounds | None) -> Iterator[str]:
     clipped = int(outside.sum())
     lie = "lies" if 1 in (clipped, table.values.size) else "lie"
     yield f"bounds    {clipped:,} of {format_count(table.values.size, 'value')} {lie} outside and will be clipped"
-    # Of many features, those with the most values outside are the ones to look at.
+    # Of many features, show those with the most values outside.
     shown = range(len(outside))
     if len(outside) > _SHOWN:
         shown = np.argsort(-outside, kind="stable")[:_SHOWN].tolist()
@@ -323,7 +323,7 @@ def _bounds_lines(table: Table, bounds: Bounds | None) -> Iterator[str]:
 
 
 def _doubts(table: Table, bounds: Bounds | None) -> str:
-    """Name the features that the bounds cannot be meant for."""
+    """Return a remark on features for which the bounds cannot be meant."""
     if bounds is None:
         return ", bounds not checked"
     about = clipping_words(count_outside(table.values, bounds), len(table.values), table.names)
@@ -331,27 +331,27 @@ def _doubts(table: Table, bounds: Bounds | None) -> str:
 
 
 def _not_given(question: _Question, bounds: Bounds | None) -> Iterator[str]:
-    """Name the public values that every run needs and nobody has given; the bounds may follow from categories."""
+    """Yield the flags of missing public values that every run needs; the bounds may follow from categories."""
     given = {"--bounds": bounds, "--n-total": question.n_total, "--k": question.k}
     yield from (flag for flag, value in given.items() if value is None)
 
 
 def _hints(values: NDArray[np.float64], names: tuple[str, ...], k: int | None) -> Iterator[str]:
-    """Say what is legal but may not be meant."""
+    """Yield remarks on records that are legal but may not be meant."""
     constant = [name for name, same in zip(names, values.min(axis=0) == values.max(axis=0), strict=True) if same]
     if constant and len(values) > 1:
         yield f"constant  one value only in {format_count(len(constant), 'column')}: {_listed(constant)}"
     twice = len(values) - _count_distinct(values)
     if twice:
-        yield f"repeated  {format_count(twice, 'row', 'equal')} an earlier one; fine if records can be alike"
+        yield f"repeated  {format_count(twice, 'row', 'equal')} an earlier one; fine if records can be equal"
     if k is not None and len(values) < k:
-        yield f"few rows  fewer than k = {k}; allowed, since the other clients have records too"
+        yield f"few rows  fewer than k = {k}; allowed, because the other clients have records too"
 
 
 def _outlook(question: _Question, d: int) -> Iterator[str]:
-    """Say what to expect of the result, where the public numbers of a run are known, as `fastlloyd plan` does.
+    """Yield what to expect of the result, as `fastlloyd plan` does, if the public numbers of a run are known.
 
-    Nothing of the records enters but the number of their columns, which all clients have alike.
+    Only the number of columns comes from the records, and it is the same for all clients.
     """
     clients = question.clients or len(question.client_caps)
     if None in (question.k, question.n_total) or clients < 1:
@@ -365,10 +365,10 @@ def _outlook(question: _Question, d: int) -> Iterator[str]:
 
 
 def _count_distinct(values: NDArray[np.float64]) -> int:
-    """Count distinct rows by a 64-bit checksum of each; two rows may collide, so it is a hint."""
+    """Count distinct rows by a 64-bit checksum of each; because two may collide, the count is a hint."""
     sums = np.zeros(len(values), dtype=np.uint64)
     for column in values.T:
-        # Adding 0.0 turns -0.0 into 0.0, which is equal but has other bits.
+        # Adding 0.0 turns -0.0 into 0.0: they are equal, but their bits differ.
         sums ^= (column + 0.0).view(np.uint64)
         sums *= np.uint64(0x9E3779B97F4A7C15)
         sums ^= sums >> np.uint64(29)

@@ -1,4 +1,4 @@
-"""`fastlloyd choose`: names the protocol and setting that fit, why, and what to expect; from public numbers alone.
+"""`fastlloyd choose`: name the protocol and setting that fit, why, and what to expect, from public numbers alone.
 
 The rules are those of docs/guide.md, "The protocol"; the noise is that of the plans themselves.
 """
@@ -19,14 +19,14 @@ from fastlloyd.party.option import Option, option, options_of
 
 
 def main(argv: Sequence[str]) -> int:
-    """Ask for what the flags leave open, where there is a terminal, and print the choice.
+    """Ask on a terminal for values that the flags leave open, and print the choice.
 
     Raises
     ------
     ConfigError
-        A number is missing and nobody can be asked, or no protocol does what is wanted.
+        A number is missing and nobody can be asked, or no protocol fits.
     """
-    answers = _complete(parser().parse_args(list(argv)), _ask if sys.stdin.isatty() else None)
+    answers = _complete(parser().parse_args(argv), _ask if sys.stdin.isatty() else None)
     chosen = choose(answers)
     expectation = expected(chosen, answers)  # refuses numbers that no run takes before anything is said
     print(f"protocol: {chosen.protocol}")
@@ -45,8 +45,8 @@ def parser() -> Parser:
     """Return the parser of the flags."""
     made = Parser(
         prog="fastlloyd choose",
-        description="Name the protocol and setting that fit, why, and what noise to expect. Opens no data; what the "
-        "flags leave open is asked for on a terminal.",
+        description="Name the protocol and setting that fit, why, and what noise to expect. Opens no data; asks on a "
+        "terminal for values that the flags leave open.",
     )
     for question in _QUESTIONS:
         add_flag(made, question).help = question.help
@@ -58,7 +58,7 @@ _YES = ("yes", "no")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What there is to know, and what holds where nobody says more; None: it must be said."""
+    """The questions with their defaults; None: the answer is required."""
 
     split: str | None = option(
         None,

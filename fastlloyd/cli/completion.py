@@ -1,4 +1,4 @@
-"""`fastlloyd completion SHELL`: the script by which a shell completes commands, flags and file names."""
+"""`fastlloyd completion SHELL`: print the script that lets a shell complete commands, flags and file names."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def main(argv: Sequence[str]) -> int:
     Raises
     ------
     ConfigError
-        shtab, which writes it, is not installed.
+        shtab, which writes the script, is not installed.
     """
-    shell = parser().parse_args(list(argv)).shell
+    shell = parser().parse_args(argv).shell
     try:
         import shtab
     except ImportError:
@@ -48,7 +48,7 @@ def parser() -> Parser:
     """Return the parser of the flags."""
     parser = Parser(
         prog="fastlloyd completion",
-        description="Print the script by which a shell completes fastlloyd's commands and flags.",
+        description="Print the script that lets a shell complete fastlloyd's commands and flags.",
         epilog='bash: eval "$(fastlloyd completion bash)" in ~/.bashrc; zsh: fastlloyd completion zsh > a file '
         "_fastlloyd in a folder of $fpath; fish: fastlloyd completion fish > "
         "~/.config/fish/completions/fastlloyd.fish",

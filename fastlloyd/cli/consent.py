@@ -1,4 +1,4 @@
-"""What `fastlloyd agree` and `fastlloyd site --agree` do: show the run, ask, and write the signed approval."""
+"""Consent, for `fastlloyd agree` and `fastlloyd site --agree`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fastlloyd.cli.arguments import ask
+from fastlloyd.cli.options import ask
 from fastlloyd.crypto.link.identity import group_hex, load_key, write_atomically
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.approval import sign_approval
 from fastlloyd.dossier.content import summarise
 from fastlloyd.dossier.planned_run import plan_run
 from fastlloyd.errors import ConfigError, printable
+from fastlloyd.report.files import PUBLIC_MODE
 from fastlloyd.run.run_file import load_config, refuse_own_keys
 from fastlloyd.wire.values import digest, show_value
 
-_MODE = 0o644
 _WIDTH = 110
 
 
@@ -32,29 +32,29 @@ def ask_consent(
     expires: str | None = None,
     yes: bool = False,
 ) -> None:
-    """Show the run, ask, and write the approval.
+    """Show the run, ask, and write the signed approval.
 
     Parameters
     ----------
     run_file : str or Path
-        That all parties share.
+        The run file that all parties share.
     given : mapping
-        Roster and key, where they were given beside it.
+        Roster and key, if the run file does not name them.
     output : str or Path, optional
-        Where the approval goes; by default approval_RANK.json.
+        File of the approval; by default approval_RANK.json.
     site : str, optional
-        File of the site's own values.
+        File with the site's own values.
     d : int, optional
-        Number of features, where neither bounds nor columns name them.
+        Number of features, if neither bounds nor columns name them.
     expires : str, optional
-        Until when the approval holds.
+        When the approval expires.
     yes : bool
-        Whether a person has decided already.
+        A person has decided already: do not ask.
 
     Raises
     ------
     ConfigError
-        Run file, roster or key do not fit, nobody can be asked, or the answer was not yes.
+        Run file, roster or key are wrong, nobody can be asked, or the answer was not yes.
     """
     refuse_own_keys(run_file)
     config = load_config(run_file, given, links=False, site=site)
@@ -72,16 +72,15 @@ def ask_consent(
     if path.exists():
         raise ConfigError(f"{path} exists already: name another file with --output, or remove it")
     run = plan_run(config, len(roster.entries) - 1, roster, d=d)
-    values, rows = run.values, run.rows
+    rows, claim = run.rows, run.claim
     print(f"{printable(owner.name)} ({owner.party}) is asked to take part in this run:\n")
     for line in summarise(run):
         print(textwrap.fill(printable(line), _WIDTH, initial_indent="- ", subsequent_indent="  "))
-    print("\nEverything public that all parties must have alike:\n")
+    print("\nEverything public that must be the same for all parties:\n")
     width = min(max(len(name) for name, _ in rows), 32)
     print(*(f"  {printable(name):<{width}}  {value}" for name, value in rows), sep="\n")
-    print(f"\ndigest of all these values: {group_hex(digest(values))}")
-    print("\nWhat the run must claim, else this site refuses it before anything is released:\n")
-    claim = run.claim
+    print(f"\ndigest of all these values: {group_hex(digest(run.values))}")
+    print("\nWhat the run must claim; otherwise this site refuses it before anything is released:\n")
     for name, value in (claim or {}).items():
         print(f"  {name:<{width}}  {show_value(value)}")
     if run.foreseen is None:
@@ -94,8 +93,8 @@ def ask_consent(
         ask("Type yes to approve exactly this:", "not approved; nothing was written")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     identity = roster.identity(owner.party, key)
-    approval = sign_approval(values, identity, roster, approved_at=now, claim=claim, expires=expires)
-    write_atomically(path, approval.text().encode(), _MODE)
+    approval = sign_approval(run.values, identity, roster, approved_at=now, claim=claim, expires=expires)
+    write_atomically(path, approval.text().encode(), PUBLIC_MODE)
     print(
         f"approved: {path}; `fastlloyd join --approval {path}` refuses any other run. Send a copy to the operator if "
         "asked for it"

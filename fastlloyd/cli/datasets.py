@@ -1,28 +1,18 @@
-"""`fastlloyd datasets`: lists the sets that `--dataset NAME` knows; `papers/` fetches them and makes others."""
+"""`fastlloyd datasets`: list the sets that `--dataset NAME` knows; `papers/` fetches them and makes others."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 
-from fastlloyd.cli.arguments import load_command
-from fastlloyd.cli.options import Parser
+from fastlloyd.cli.options import Parser, load_command
 from fastlloyd.data.form import DATA_DIR_VARIABLE
 from fastlloyd.data.public.named import DEFAULT_DATASET, list_named
 from fastlloyd.errors import EXIT_OK, ConfigError
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print one line per data set, or fetch some, or make some of files that the user has.
-
-    Parameters
-    ----------
-    argv : sequence of str
-
-    Returns
-    -------
-    int
-        0.
+    """Print one line per data set, fetch some, or make some from the user's files; return 0.
 
     Raises
     ------
@@ -30,16 +20,16 @@ def main(argv: Sequence[str]) -> int:
         The folder does not exist or is not named, a set is unknown, or fastlloyd-papers, which fetches and makes them,
         is not installed.
     DataError
-        A file in it is unreadable, or one elsewhere cannot be had or is another one.
+        A file in the folder is unreadable, or another one cannot be fetched or has unexpected content.
     """
-    options = parser().parse_args(list(argv))
+    options = parser().parse_args(argv)
     if options.action is not None:
         code: int = load_command("datasets").run(options)
         return code
     if options.force or options.source is not None:
         flag = "--force" if options.force else "--from"
         raise ConfigError(
-            f"{flag} means nothing to a list; it is for `fastlloyd datasets download NAME` or `make NAME`"
+            f"{flag} has no meaning for a list; it is for `fastlloyd datasets download NAME` or `make NAME`"
         )
     return _list(options.data_dir)
 
@@ -48,25 +38,25 @@ def parser() -> Parser:
     """Return the parser of the flags."""
     parser = Parser(
         prog="fastlloyd datasets",
-        description="List the public data sets for --dataset NAME, fetch them, or make them of public files.",
+        description="List the public data sets for --dataset NAME, fetch them, or make them from public files.",
     )
     parser.add_argument(
         "action",
         nargs="?",
         choices=("download", "make"),
-        help="fetch sets over https and check them, or make sets of files that you have fetched",
+        help="fetch sets over https and check them, or make sets from files that you have fetched",
     )
     parser.add_argument(
         "names",
         nargs="*",
         metavar="NAME",
-        help="which sets; without one, `download` and `make` say which there are",
+        help="which sets; without a name, `download` and `make` list them",
     )
     parser.add_argument(
         "--from",
         dest="source",
         metavar="DIR",
-        help="make: folder of the public files; `fastlloyd datasets make NAME` tells which, and where they lie",
+        help="make: folder of the public files; `fastlloyd datasets make NAME` says which files, and where to get them",
     )
     parser.add_argument(
         "--data-dir",
@@ -74,7 +64,7 @@ def parser() -> Parser:
         default=os.environ.get(DATA_DIR_VARIABLE) or None,
         help=f"folder of NAME.csv.gz and NAME.labels.csv.gz files (default: ${DATA_DIR_VARIABLE})",
     )
-    parser.add_argument("--force", action="store_true", help="replace files that are there")
+    parser.add_argument("--force", action="store_true", help="replace existing files")
     return parser
 
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-from fastlloyd.cli.arguments import ask
-from fastlloyd.cli.options import Parser, decision_parser
+from fastlloyd.cli.options import Parser, ask, decision_parser
 from fastlloyd.errors import EXIT_OK, printable
 from fastlloyd.gate.decisions import NAME, check_note
 from fastlloyd.gate.held import SHOWN_DIGITS, find_held, site_key
 
 
 def main(argv: Sequence[str]) -> int:
-    """Ask, enter the decision, and remove the files; the privacy ledger stays as it is.
+    """Ask, record the decision, and remove the files; the privacy ledger stays unchanged.
 
     Raises
     ------
     ConfigError
-        Nothing waits, it was released already, the key does not fit, or the answer was no.
+        No result waits, it was released already, the key is wrong, or the answer was no.
     """
-    options = parser().parse_args(list(argv))
+    options = parser().parse_args(argv)
     check_note(options.note)
     held = find_held(options.folder, options.run)
     key = site_key(held, options.key)
@@ -34,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     print(
         printable(
             f"discarded: run {run}; the decision stands in {held.state / NAME}. What the run has spent stays spent, "
-            "and the other parties have what the protocol told them"
+            "and the other parties have what the protocol sent them"
         )
     )
     return EXIT_OK
@@ -47,7 +45,3 @@ def parser() -> Parser:
         "Refuse the result that a run with --review holds in its state directory, and remove its files after a yes.",
         "discarded",
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""`fastlloyd doctor`: looks at this environment and says what to mend, one line each."""
+"""`fastlloyd doctor`: check this environment and say what to fix, one line each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main(argv: Sequence[str]) -> int:
     int
         0 when nothing fails (warnings are fine), else 2.
     """
-    arguments = parser().parse_args(list(argv))
+    arguments = parser().parse_args(argv)
     if arguments.probe is not None:
         return probe(arguments.probe)
     failed = 0
@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> Parser:
     """Return the parser of the flags."""
-    parser = Parser(prog="fastlloyd doctor", description="Check this environment and say what to mend.")
+    parser = Parser(prog="fastlloyd doctor", description="Check this environment and say what to fix.")
     parser.add_argument("--ranks", type=int, default=3, metavar="N", help="processes that will share this host")
     parser.add_argument("--probe", choices=("shm", "tcp"), help="internal: what each rank of the test runs")
     return parser

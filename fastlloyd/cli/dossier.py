@@ -6,18 +6,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastlloyd.cli.options import Parser, add_site_option
+from fastlloyd.cli.options import Parser, add_planned_run_options
 from fastlloyd.crypto.link.identity import write_atomically
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.blocks import to_markdown
 from fastlloyd.dossier.content import make_dossier
 from fastlloyd.dossier.planned_run import plan_run
 from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.report.files import PUBLIC_MODE
 from fastlloyd.report.page.render import available, render
 from fastlloyd.run.run_file import load_config, refuse_own_keys
 
 FORMATS = ("md", "html")
-_MODE = 0o644
 
 
 def main(argv: Sequence[str]) -> int:
@@ -26,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
     Raises
     ------
     ConfigError
-        Run file or roster do not fit, or a file cannot be written.
+        Run file or roster are wrong, or a file cannot be written.
     """
     options = parser().parse_args(argv)
     given = {} if options.roster is None else {"roster": options.roster}
@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
     if roster is not None:
         roster.check_complete(options.clients)
     elif options.clients is None:
-        raise ConfigError("--clients: expected the number of clients, or a --roster, which tells it")
+        raise ConfigError("--clients: expected the number of clients, or a --roster, which lists them")
     clients = len(roster.entries) - 1 if roster is not None else options.clients
     run = plan_run(config, clients, roster, d=options.d, purpose=" ".join((options.purpose or "").split()))
     document = make_dossier(run)
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(f"--output {folder}: cannot be made ({error.strerror}); name another folder") from error
     for kind in formats:
         path = folder / f"dossier.{kind}"
-        write_atomically(path, texts[kind].encode(), _MODE)
+        write_atomically(path, texts[kind].encode(), PUBLIC_MODE)
         print(path)
     return EXIT_OK
 
@@ -77,21 +77,14 @@ def parser() -> Parser:
         description="Write what a data protection officer needs to know of a run before it happens, from the run file "
         "and public facts alone; opens no records and contacts nobody (docs/data-protection.md).",
     )
-    made.add_argument("--config", required=True, metavar="FILE.toml", help="the run file that all parties share")
-    add_site_option(made)
-    made.add_argument("--roster", metavar="FILE", help="the parties (default: as the run file says)")
-    made.add_argument("--clients", type=int, metavar="M", help="how many clients, where there is no roster")
-    made.add_argument("--d", type=int, help="number of features, where neither bounds nor columns name them")
+    add_planned_run_options(made)
+    made.add_argument("--clients", type=int, metavar="M", help="number of clients, if there is no roster")
     made.add_argument("--purpose", metavar="TEXT", help="what the run is for (default: a line to fill in)")
     made.add_argument("--output", metavar="DIR", help="folder for dossier.md and dossier.html (default: printed)")
     made.add_argument(
         "--format",
         type=_formats,
         metavar="md|html|md,html",
-        help="default both; md alone where it is printed, or jinja2 is not installed",
+        help="default both; only md if it is printed, or if jinja2 is not installed",
     )
     return made
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

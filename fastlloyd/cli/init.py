@@ -1,4 +1,4 @@
-"""`fastlloyd init`: writes a commented run file and a template of the bounds, and prints the next three commands."""
+"""`fastlloyd init`: write a commented run file and a template of the bounds, and print the next three commands."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def main(argv: Sequence[str]) -> int:
     Raises
     ------
     ConfigError
-        A file is there already, the folder cannot be written, or values do not go together; nothing is written then.
+        A file exists already, the folder cannot be written, or values do not fit together; nothing is written then.
     """
-    arguments = parser().parse_args(list(argv))
+    arguments = parser().parse_args(argv)
     folder, clients = Path(arguments.folder), arguments.clients
     text, owners = _run_file({name: getattr(arguments, name) for name in _FLAGS}, arguments.set_ or (), clients=clients)
     files = {folder / "run.toml": text, **_bounds_files(folder, tuple(arguments.columns or ()), owners)}
     there = [str(path) for path in files if path.exists()]
     if there:
-        raise ConfigError(f"{' and '.join(there)}: there already, and nothing is overwritten; name another folder")
+        raise ConfigError(f"{' and '.join(there)} would be overwritten; name another folder")
     _write(folder, files)
     run = str(folder / "run.toml")
     names = [path.name for path in files]
@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
         print("  " + join(["fastlloyd", *words]))
     if owners:
         print("--d is the number of all parties' columns together: correct it when their bounds are filled in.")
-    print("The last one runs all parties on this machine; docs/sites.md tells how each runs at its own site.")
+    print("The last one runs all parties on this machine; docs/sites.md says how each runs at its own site.")
     return EXIT_OK
 
 
@@ -75,7 +75,7 @@ def _write(folder: Path, files: Mapping[Path, str]) -> None:
 
 
 def _bounds_files(folder: Path, columns: tuple[str, ...], owners: Sequence[int]) -> dict[Path, str]:
-    """Return a template of the bounds; with columns at different owners, one for each of them."""
+    """Return a template of the bounds; one for each owner if parties own different columns."""
     if not owners:
         named = {"bounds.csv": columns or _COLUMNS}
     elif columns:
@@ -103,12 +103,12 @@ def parser() -> Parser:
 
 
 def _open(name: str, given: Mapping[str, object]) -> str:
-    """Return the mark of a value that nobody has given."""
+    """Return the mark of a value that is still to be chosen."""
     return "" if name in given else "FILL IN: "
 
 
 def _run_file(given: dict[str, object], pairs: Sequence[str], *, clients: int) -> tuple[str, tuple[int, ...]]:
-    """Return the run file, read once before anybody sees it, and who has columns of its own (nobody: rows)."""
+    """Return the run file, checked by reading it once, and the ranks that own columns (none with tables of rows)."""
     plain = RunConfig()
     given = {name: value for name, value in given.items() if value is not None}
     protocol = str(given.get("protocol", plain.protocol))
@@ -152,14 +152,14 @@ def _run_file(given: dict[str, object], pairs: Sequence[str], *, clients: int) -
         lines += ["# whose a row is", "# client_caps = [5000, 3000, 2000]", '# unit = "patient_id"']
     lines += ["", "# For sites that prove their names (docs/security.md): fastlloyd keygen, fastlloyd roster"]
     lines += ['# roster = "roster.toml"', ""]
-    lines += ["# All that is above, and tables in brackets, all need alike. What follows is each party's own: at"]
+    lines += ["# Everything above, and tables in brackets, is the same for all. What follows is each party's own: at"]
     lines += ["# sites (docs/sites.md) each moves these lines into its own file, which it gives with --site."]
     for name, value, about in values:
         if OPTIONS[name].own:
             lines += ["", f"# {about}", f"{name} = {toml_value(value)}"]
     lines += ["", "# This party's own key", '# key = "keys/own.key"', ""]
     if vertical:
-        lines += ["# The column that names the people, alike at all parties; 'intersect' keeps those whom all have"]
+        lines += ["# The column that names the people, the same at all parties; 'intersect' keeps those whom all have"]
         lines += ["# [vertical]", '# id = "id"', '# align = "check"', ""]
     for name, table in tables.items():
         lines += [f"[{name}]", *(f"{key} = {toml_value(value)}" for key, value in table.items()), ""]

@@ -1,10 +1,9 @@
-"""`fastlloyd join`: one client of a run whose sites no single mpirun can start."""
+"""`fastlloyd join`: join a run whose sites no single mpirun can start."""
 
 from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from fastlloyd.cli.options import (
     add_run_options,
     number,
     parse_run_options,
-    show_in_long_help,
 )
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import parse_address
@@ -23,14 +21,14 @@ from fastlloyd.run.rank import catch_signals, limit_threads, run_party, start_lo
 
 
 def main(argv: Sequence[str]) -> int:
-    """Connect to the server, be let in, and run as that client.
+    """Connect to the server, and run as a client once it admits this one.
 
     Raises
     ------
     ConfigError
-        Flags, roster, key or rank, or a host that does not exist.
+        Flags, roster, key or rank are wrong, or the host does not exist.
     PeerError
-        No server let this client in.
+        No server admitted this client.
     """
     limit_threads()
     config, arguments = parse_run_options(parser(), argv, foreign=True)
@@ -78,28 +76,22 @@ def parser() -> Parser:
     parser = Parser(
         prog="fastlloyd join",
         usage="%(prog)s --server HOST:PORT [flags]",
-        description="Join a federated clustering that `fastlloyd serve` serves (docs/sites.md). Goes through the proxy "
-        "that HTTPS_PROXY names, but to what NO_PROXY names.",
+        description="Join a federated clustering that `fastlloyd serve` serves (docs/sites.md). Connects through the "
+        "proxy of HTTPS_PROXY, except to the hosts of NO_PROXY.",
         epilog=EXIT_CODES,
     )
     parser.add_argument("--server", required=True, metavar="HOST:PORT", help="where `fastlloyd serve` listens")
     parser.add_argument(
-        "--rank", type=number(int, 1), metavar="R", help="this client's number (default: as roster and key say)"
+        "--rank", type=number(int, 1), metavar="R", help="this client's number (default: from roster and key)"
     )
     parser.add_argument(
-        "--approval", metavar="FILE", help="what `fastlloyd agree` wrote; a run with other public values is refused"
+        "--approval", metavar="FILE", help="file from `fastlloyd agree`; a run with other public values is refused"
     )
-    show_in_long_help(
-        parser.add_argument(
-            "--patience",
-            type=float,
-            metavar="SECONDS",
-            help="how long to try to reach the server, where that is less than --setup-deadline",
-        )
+    parser.add_rare(
+        "--patience",
+        type=float,
+        metavar="SECONDS",
+        help="how long to try to reach the server, if less than --setup-deadline",
     )
     add_run_options(parser, unused=("transport", "network"), needed=BETWEEN_SITES)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

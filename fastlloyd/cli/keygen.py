@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises
     ------
     ConfigError
-        The name does not do, a file is there already, or the folder cannot be made.
+        The name is not allowed, a file exists already, or the folder cannot be made.
     """
     options = parser().parse_args(argv)
     identity = make_identity(options.name, options.rank)
@@ -31,14 +31,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"key:          {key_path} (secret: keep it on this machine, copy it nowhere)")
     print(f"certificate:  {certificate_path} (public)")
     print(f"fingerprint:  {fingerprint(identity.certificate_der)}")
-    print("next:         send the certificate to whoever keeps the roster, who runs")
+    print("next:         send the certificate to the keeper of the roster, who runs")
     print(f"              {add}")
     print("              and compares the fingerprint with you by telephone")
     return EXIT_OK
 
 
 def _folder(out: str) -> Path:
-    """Return the folder of --out; a new one is for its owner alone."""
+    """Return the folder of --out; a new one is readable by its owner alone."""
     folder = Path(out)
     try:
         folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
@@ -50,10 +50,10 @@ def _folder(out: str) -> Path:
 def parser() -> Parser:
     """Return the parser of the flags."""
     parser = Parser(prog="fastlloyd keygen", description="Make a party's key and certificate.")
-    parser.add_argument("--name", required=True, help="name of the organisation or party, as it stands in the roster")
+    parser.add_argument("--name", required=True, help="name of the organisation or party, as in the roster")
     parser.add_argument("--rank", type=int, help="0 for the server, 1 and up for clients, if known already")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--out", default=".", metavar="DIR", help="folder of NAME.key and NAME.pem, made if it is new")
-    where.add_argument("--prefix", metavar="PATH", help="instead of --out: how both file names begin")
-    parser.add_argument("--force", action="store_true", help="replace files that are there")
+    where.add_argument("--out", default=".", metavar="DIR", help="folder for NAME.key and NAME.pem, made if missing")
+    where.add_argument("--prefix", metavar="PATH", help="instead of --out: start of both file names")
+    parser.add_argument("--force", action="store_true", help="replace existing files")
     return parser

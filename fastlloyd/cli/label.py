@@ -1,4 +1,4 @@
-"""`fastlloyd label`: gives new records the number of their nearest centroid."""
+"""`fastlloyd label`: label new records with the number of their nearest centroid."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastlloyd.cli.arguments import join_negative_values
 from fastlloyd.cli.options import Parser, add_form_options, read_form
 from fastlloyd.data.bounds import Bounds, parse_bounds
 from fastlloyd.data.database import find_place
@@ -32,23 +31,18 @@ from fastlloyd.run.run_file import load_config, refuse_own_keys
 
 
 def main(argv: Sequence[str]) -> int:
-    """Label the records of one file.
-
-    Returns
-    -------
-    int
-        0 when the labels are written.
+    """Label the records of one file and return 0.
 
     Raises
     ------
     DataError, ConfigError
-        A file does not fit; nothing is written.
+        A file has the wrong content; nothing is written.
 
     Sees
     ----
     Nobody but the owner: the labels are written with mode 0600 and not printed.
     """
-    options = parser().parse_args(join_negative_values(argv, ("--bounds",)))
+    options = parser().parse_args(argv)
     config = None if options.config is None else load_config(options.config, links=False)
     if config is not None and config.roster is not None:
         refuse_own_keys(options.config)
@@ -68,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
         matched = match_bounds(bounds, names, Path(options.centroids), given is not None)
         unit = stored.unit
         if unit is not None and unit.column not in source.names:
-            print(f"each row is labelled as a separate person, for {file} has no column {unit.column!r}")
+            print(f"each row is labelled as a separate person, because {file} has no column {unit.column!r}")
             unit = None
         column = options.id or (None if unit is None else unit.column)
         table = read_table(
@@ -82,8 +76,8 @@ def main(argv: Sequence[str]) -> int:
         )
     if table.names != names:
         raise ConfigError(
-            f"{options.centroids}: expected centroids of the features {', '.join(table.names)}, as report.json beside "
-            f"them says of categories, got {', '.join(names)}; give the folder as the run wrote it"
+            f"{options.centroids}: expected centroids of the features {', '.join(table.names)}, by the categories of "
+            f"report.json beside them, got {', '.join(names)}; give the folder as the run wrote it"
         )
     raw_ids = None if column is None else table.raw_texts[column]
     labels = label_records(table.values, centroids, matched, stored.fraction_bits)
@@ -116,19 +110,19 @@ def parser() -> Parser:
     add_form_options(parser, "query", "table")
     parser.add_argument("--missing", choices=MISSING_RULES, help="rule for missing values (default refuse)")
     parser.add_argument(
-        "--id", metavar="COLUMN", help="column of the data that names its rows: stands beside the label"
+        "--id", metavar="COLUMN", help="column of the data that names its rows, written beside the label"
     )
     parser.add_argument(
         "--own-columns",
         action="store_true",
-        help="label by the features that the file has, where a vertical run had more",
+        help="label by the features that the file has, if a vertical run had more",
     )
     parser.add_argument("--out", required=True, metavar="FILE", help="where to write the labels")
     return parser
 
 
 def _bounds(text: str | None, config: RunConfig | None) -> Bounds | None:
-    """Find the bounds of the run, if they are known."""
+    """Return the bounds of the run; None if they are not known."""
     if text is not None:
         return parse_bounds(text)
     if config is None:

@@ -1,4 +1,4 @@
-"""The flags of a run, alike for `fastlloyd run` and `python -m fastlloyd.client`."""
+"""The flags of a run, the same for `fastlloyd run` and `python -m fastlloyd.client`, and what commands share."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import sys
 import tomllib
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
-from fastlloyd.cli.arguments import join_negative_values, name_list
 from fastlloyd.data.form import DATA_DIR_VARIABLE, Form
 from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.party.option import Option
@@ -24,41 +24,44 @@ from fastlloyd.wire.decode import Within
 
 _ABOUT = "about"
 """Attribute of a flag of a run: its help where all flags are shown."""
-
-
 EXIT_CODES = "Exit codes: 0 done, 2 bad input or configuration, 3 a peer failed, 4 budget exceeded, 70 a bug."
 BETWEEN_SITES = ("roster", "key")
-"""Options that a site needs beside those that most people need."""
+"""Options that a site needs in addition to those that most people need."""
 _FORM = ("delimiter", "decimal", "encoding")
-
-
-_ALIKE = (
+GROUP = "fastlloyd.commands"
+"""Entry points of this group name the modules of commands that other distributions add."""
+_SAME = (
     ("--n-total", "--n"),
     ("--clients", "--parties", "-n"),
     ("--output", "--out"),
     ("--k", "--clusters", "--n-clusters"),
     ("--d", "--features", "--dimensions"),
 )
-"""Flags of one meaning: commands call it differently, or people do."""
+"""Flags with the same meaning, as different commands or people name it."""
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are ConfigErrors: the caller decides who prints them."""
+    """An argument parser that raises `ConfigError` and leaves the printing to its caller."""
 
     _words: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, and remember what was typed for the error's sake."""
-        self._words = sys.argv[1:] if args is None else args
-        return super().parse_known_args(args, namespace)
+        """Parse, and keep what was typed for the error; bounds may begin with a minus sign."""
+        known = [flag for flag in self._option_string_actions if flag == "--bounds"]
+        self._words = join_negative_values(sys.argv[1:] if args is None else args, known)
+        return super().parse_known_args(self._words, namespace)
 
     def error(self, message: str) -> Any:
         """Raise instead of printing."""
         raise ConfigError(f"{message}{self._meant(message)}; see {self.prog} --help")
 
+    def add_rare(self, flag: str, **declaration: Any) -> None:
+        """Add a flag that only the long help shows."""
+        show_in_long_help(self.add_argument(flag, **declaration))
+
     def _meant(self, message: str) -> str:
-        """Return what the first word that does not fit was probably meant to be: a flag, or one of its choices."""
+        """Return the flag or choice that the first wrong word was probably meant to be."""
         choice = _CHOICE.search(message)
         if choice:
             return did_you_mean(choice[1], (word.strip("'") for word in choice[2].split(", ")))
@@ -73,7 +76,7 @@ class Parser(argparse.ArgumentParser):
         return close if strange in message else f"; {strange} is none of its flags{close}"
 
     def _of_a_run(self, flag: str) -> str:
-        """Return that a flag, perhaps shortened, is one of a run which this command does not have; '' if it is none."""
+        """Return a remark if a flag, perhaps shortened, belongs to a run and not to this command; else ''."""
         meant = [option.flag for option in OPTIONS.values() if option.flag.startswith(flag) and not option.hidden]
         exact = [flag] if flag in meant else meant
         return f" ({exact[0]} is a flag of a run, and {self.prog} does not take it)" if len(exact) == 1 else ""
@@ -86,9 +89,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def _like(flag: str, known: Collection[str]) -> str:
-    """Return the flag that this command has for what another name means, as a remark; '' for none."""
-    for alike in _ALIKE:
-        for name in alike if flag in alike else ():
+    """Return a remark that names this command's flag of the same meaning; '' if it has none."""
+    for same in _SAME:
+        for name in same if flag in same else ():
             if name in known:
                 more = ", with one more for the server" if name == "-n" else ""
                 return f" (did you mean {name!r}{more}?)"
@@ -96,7 +99,7 @@ def _like(flag: str, known: Collection[str]) -> str:
 
 
 class _HelpAll(argparse.Action):
-    """Print the help of all flags, not only of those that most people need."""
+    """Print the help of all flags."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
         super().__init__(option_strings, dest, nargs=0, help=help)
@@ -108,13 +111,13 @@ class _HelpAll(argparse.Action):
 
 
 def show_in_long_help(action: argparse.Action) -> None:
-    """Keep a flag out of the short help: few people need it."""
+    """Keep a flag out of the short help, because few people need it."""
     setattr(action, _ABOUT, action.help)
     action.help = argparse.SUPPRESS
 
 
 def show_all(parser: argparse.ArgumentParser) -> None:
-    """Let a parser's help show every flag that its command uses."""
+    """Make a parser's help show every flag that its command uses."""
     for action in parser._actions:
         action.help = getattr(action, _ABOUT, action.help)
 
@@ -122,18 +125,17 @@ def show_all(parser: argparse.ArgumentParser) -> None:
 def add_run_options(
     parser: argparse.ArgumentParser, *, unused: Collection[str] = (), needed: Collection[str] = ()
 ) -> None:
-    """Add every flag of a run, as `RunConfig` declares it; a flag that is not given is None.
+    """Add every flag of a run as `RunConfig` declares it; the value of a flag that is not given is None.
 
     Parameters
     ----------
     unused : collection of str
-        Options that a command takes and does not use, for it reads the run file of a command that does; no help shows
-        them.
+        Options that a command accepts without using them, because run files have them; no help shows them.
     needed : collection of str
-        Options that a command's short help shows beside those that most people need.
+        Options that a command's short help shows in addition to those that most people need.
     """
     parser.add_argument("--help-all", action=_HelpAll, help="show all flags, not only those that most people need")
-    parser.add_argument("--config", metavar="FILE.toml", help="run file: any flag of a run may stand in it; flags win")
+    parser.add_argument("--config", metavar="FILE.toml", help="run file with values of any flags; flags override it")
     show_in_long_help(add_site_option(parser))
     parser.add_argument("--events", action="store_true", help=argparse.SUPPRESS)
     groups: dict[str, argparse._ActionsContainer] = {"": parser}
@@ -149,7 +151,7 @@ def add_run_options(
 
 
 def add_flag(group: argparse._ActionsContainer, option: Option) -> argparse.Action:
-    """Add the flag of one option, which no help shows yet."""
+    """Add the flag of one option, hidden from the help at first."""
     quiet: dict[str, Any] = {"help": argparse.SUPPRESS}
     if option.kind is bool:
         kind = argparse.BooleanOptionalAction if option.optional else "store_true"
@@ -165,17 +167,25 @@ def add_options(parser: argparse.ArgumentParser, *wanted: str) -> None:
 
 
 def add_site_option(parser: argparse.ArgumentParser) -> argparse.Action:
-    """Add the flag of the file with what is a party's own."""
-    return parser.add_argument("--site", metavar="FILE.toml", help="what is this party's own: files, state, output, ..")
+    """Add the flag of the file with a party's own values."""
+    return parser.add_argument("--site", metavar="FILE.toml", help="this party's own values: files, state, output, ..")
+
+
+def add_planned_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of commands that plan a run from its run file and open no records."""
+    parser.add_argument("--config", required=True, metavar="FILE.toml", help="the run file that all parties share")
+    add_site_option(parser)
+    parser.add_argument("--roster", metavar="FILE", help="the parties (default: from the run file)")
+    parser.add_argument("--d", type=int, help="number of features, if neither bounds nor columns name them")
 
 
 def add_form_options(parser: argparse.ArgumentParser, *others: str) -> None:
-    """Add the flags that say how a file of records is written, and those of `others`, as a run has them."""
+    """Add the flags of the format of a file of records, and those of `others`, as a run has them."""
     add_options(parser, *others, *_FORM)
 
 
 def read_form(arguments: argparse.Namespace, config: RunConfig | None) -> Form:
-    """Return how the file of records is written: as the flags say, or else the run file."""
+    """Return the format of the file of records, from the flags or else from the run file."""
     config = config or RunConfig()
     return Form(**{name: getattr(arguments, name) or getattr(config, name) for name in _FORM})
 
@@ -190,14 +200,14 @@ def parse_run_options(
     links : bool
         As for `load_config`.
     foreign : bool
-        Whether the run file comes from somebody else (`refuse_own_keys`).
+        Whether another party wrote the run file (`refuse_own_keys`).
 
     Raises
     ------
     ConfigError
         Any flag, key or value that does not fit.
     """
-    arguments = parser.parse_args(join_negative_values(list(argv), ("--bounds",)))
+    arguments = parser.parse_args(argv)
     given = {key: value for key, value in vars(arguments).items() if key in OPTIONS and value is not None}
     tables = read_tables(arguments.set_ or (), given.get("protocol", RunConfig().protocol))
     given.update(tables)
@@ -217,6 +227,47 @@ def parse_run_options(
     if config.data_dir is None and DATA_DIR_VARIABLE in os.environ:
         config = with_values(config, {"data_dir": os.environ[DATA_DIR_VARIABLE]})
     return config, arguments
+
+
+def join_negative_values(argv: Sequence[str], options: Collection[str]) -> list[str]:
+    """Write `--bounds -1,1` as `--bounds=-1,1`, because argparse takes `-1,1` for a flag.
+
+    Parameters
+    ----------
+    argv : sequence of str
+    options : collection of str
+        Flags whose value may begin with a minus sign.
+
+    Examples
+    --------
+    >>> join_negative_values(["--bounds", "-1,1", "--k", "3"], ("--bounds",))
+    ['--bounds=-1,1', '--k', '3']
+    """
+    joined: list[str] = []
+    rest = iter(argv)
+    for word in rest:
+        if word == "--":
+            return [*joined, word, *rest]
+        if word not in options:
+            joined.append(word)
+            continue
+        value = next(rest, None)
+        if value is not None and re.match(r"-[\d.]", value):
+            joined.append(f"{word}={value}")
+        else:
+            joined.extend([word] if value is None else [word, value])
+    return joined
+
+
+def name_list(text: str) -> tuple[str, ...]:
+    """Read names separated by commas.
+
+    Examples
+    --------
+    >>> name_list("age, dose")
+    ('age', 'dose')
+    """
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def read_tables(pairs: Sequence[str], protocol: str) -> dict[str, dict[str, Any]]:
@@ -241,7 +292,7 @@ def read_tables(pairs: Sequence[str], protocol: str) -> dict[str, dict[str, Any]
 
 
 def read_flag(option: Option, text: str) -> Any:
-    """Read the value of a flag as the run file would have it; words such as 'auto' stay as they are."""
+    """Read the value of a flag in the form that run files have; words such as 'auto' stay unchanged."""
     if text.startswith(tuple(word.partition(":")[0] for word in option.words)):
         return text
     try:
@@ -251,7 +302,7 @@ def read_flag(option: Option, text: str) -> Any:
 
 
 def number(kind: type, least: float, most: float = math.inf) -> Callable[[str], Any]:
-    """Make what reads the number of a flag that only some commands have."""
+    """Return a function that reads a number within limits, for `add_argument(type=)`."""
     option = Option(about="", kind=kind, within=Within(least, most))
 
     def read(text: str) -> Any:
@@ -277,13 +328,55 @@ _READERS: dict[Any, Callable[[str], Any]] = {
 
 
 def decision_parser(prog: str, description: str, verb: str) -> Parser:
-    """Return the flags that both decisions take."""
+    """Return the parser of the flags that `release` and `discard` share."""
     parser = Parser(prog=prog, description=description, epilog=f"Exit codes: 0 {verb}, 2 not {verb}, or bad input.")
     parser.add_argument(
         "folder", metavar="DIR", type=Path, help="the --state-dir of the run, or one party's folder in it"
     )
-    parser.add_argument("--run", metavar="ID", default="", help="how the run's id begins, where several results wait")
+    parser.add_argument("--run", metavar="ID", default="", help="first digits of the run's id, if several results wait")
     parser.add_argument("--key", metavar="FILE", type=Path, help="this site's own key (default: the one of the run)")
     parser.add_argument("--note", metavar="TEXT", default="", help="kept with the decision: who decided, and why")
     parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
     return parser
+
+
+def ask(question: str, refused: str) -> None:
+    """Ask the person at the terminal to type yes.
+
+    Raises
+    ------
+    ConfigError
+        There is no terminal, or the answer is not yes: `refused`.
+    """
+    if not sys.stdin.isatty():
+        raise ConfigError("nobody to ask: standard input is no terminal; add --yes if a person has decided already")
+    print(question, end=" ", flush=True)
+    if sys.stdin.readline().strip().lower() != "yes":
+        raise ConfigError(refused)
+
+
+def load_command(name: str) -> ModuleType:
+    """Import the module of a command that another distribution adds.
+
+    Parameters
+    ----------
+    name : str
+        The command, as typed after `fastlloyd`.
+
+    Raises
+    ------
+    ConfigError
+        No distribution adds it, or its module cannot be imported.
+    """
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP, name=name):
+        try:
+            module: ModuleType = point.load()
+        except ImportError as error:
+            raise ConfigError(f"{point.value}, the module of `fastlloyd {name}`: {error}; install it again") from error
+        return module
+    raise ConfigError(
+        f"`fastlloyd {name}` of the papers' tables and data sets needs the distribution fastlloyd-papers: "
+        "pip install ./papers in a checkout of fastlloyd"
+    )

@@ -1,4 +1,4 @@
-"""`fastlloyd plan`: what a run would do, from public numbers alone: rounds, noise, arithmetic, bytes."""
+"""`fastlloyd plan`: show what a run would do, from public numbers alone: rounds, noise, arithmetic, bytes."""
 
 from __future__ import annotations
 
@@ -11,41 +11,16 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import RunConfig
 
 _UNUSED = (
-    *(
-        "data",
-        "query",
-        "table",
-        "columns",
-        "missing",
-        "id",
-        "categories",
-        "split",
-        "evaluate",
-        "roster",
-        "key",
-        "transport",
-        "network",
-    ),
-    *(
-        "delay",
-        "deadline",
-        "setup_deadline",
-        "reconnect",
-        "budget",
-        "budget_delta",
-        "state_dir",
-        "resume",
-        "output",
-        "overwrite",
-    ),
-    *("print_result", "review", "quiet", "log_level", "log_file", "log_format", "metrics"),
-    *("workers", "threads", "memory"),
+    *("data", "query", "table", "columns", "missing", "id", "categories", "split", "evaluate", "roster", "key"),
+    *("transport", "network", "delay", "deadline", "setup_deadline", "reconnect", "budget", "budget_delta"),
+    *("state_dir", "resume", "output", "overwrite", "print_result", "review", "quiet", "log_level", "log_file"),
+    *("log_format", "metrics", "workers", "threads", "memory"),
 )
-"""A plan opens no private file and starts nothing; it takes their flags, for it reads the run file of a run."""
+"""A plan opens no private file and starts nothing; it accepts these flags because run files have them."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the plan and return 0; no data is opened but a public --dataset, and no key."""
+    """Print the plan and return 0; opens no data except a public --dataset, and no key."""
     config, arguments = parse_run_options(parser(), argv, links=False)
     from fastlloyd.report.outlook import PlanLine
     from fastlloyd.run.session import find_protocol
@@ -53,14 +28,14 @@ def main(argv: Sequence[str]) -> int:
     clients = _clients(config) if arguments.n is None else arguments.n - 1
     lines = find_protocol(config.protocol).plan_lines(config, clients, _features(config, arguments.d))
     number = config.row.results
-    version = f"version {number} of {config.protocol}; a party whose build has another one is refused"
+    version = f"version {number} of {config.protocol}; a party with another version is refused"
     lines.insert(1, PlanLine("results", version))
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 
 
 def _clients(config: RunConfig) -> int:
-    """Return how many clients the run file speaks of."""
+    """Return the number of clients that the run file implies."""
     from fastlloyd.crypto.link.roster import Roster
 
     if config.roster is not None and Path(config.roster).exists():
@@ -71,7 +46,7 @@ def _clients(config: RunConfig) -> int:
 
 
 def _features(config: RunConfig, d: int | None) -> int | None:
-    """Return the number of features that the public files name, which is d if that is given.
+    """Return the number of features that the public files name; it must equal d if that is given.
 
     Raises
     ------
@@ -105,8 +80,8 @@ def parser() -> Parser:
         "-n",
         type=int,
         metavar="N",
-        help="processes: a server and N - 1 clients (default: as the roster or --client-caps say, else 3)",
+        help="processes: a server and N - 1 clients (default: from the roster or --client-caps, else 3)",
     )
-    parser.add_argument("--d", type=int, help="number of features (default: as bounds, --columns or --dataset say)")
+    parser.add_argument("--d", type=int, help="number of features (default: from bounds, --columns or --dataset)")
     add_run_options(parser, unused=_UNUSED)
     return parser

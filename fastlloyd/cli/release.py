@@ -1,4 +1,4 @@
-"""`fastlloyd release`: show a person the result that a run with `--review` holds, and let it go."""
+"""`fastlloyd release`: show a person the result that a run with `--review` holds, and release it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastlloyd.cli.arguments import ask
-from fastlloyd.cli.options import Parser, decision_parser
+from fastlloyd.cli.options import Parser, ask, decision_parser
 from fastlloyd.errors import EXIT_OK, printable
 from fastlloyd.gate.decisions import NAME, check_note
 from fastlloyd.gate.held import SHOWN_DIGITS, find_held, site_key
@@ -18,18 +17,18 @@ from fastlloyd.report.table import render
 
 
 def main(argv: Sequence[str]) -> int:
-    """Show what waits, ask, enter the decision, and write the files.
+    """Show the held result, ask, record the decision, and write the files.
 
     Raises
     ------
     ConfigError
-        Nothing waits, it was changed since the run, the key does not fit, it cannot be written, or the answer was no.
+        No result waits, it was changed after the run, the key is wrong, it cannot be written, or the answer was no.
 
     Sees
     ----
-    Whoever reads the terminal sees released values; after a yes, whoever may read the output folder.
+    Everybody who reads the terminal sees released values; after a yes, everybody who may read the output folder.
     """
-    options = parser().parse_args(list(argv))
+    options = parser().parse_args(argv)
     check_note(options.note)
     held = find_held(options.folder, options.run)
     key = site_key(held, options.key)
@@ -42,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
     own = f"; this party's alone: {', '.join(waiting.own)}" if waiting.own else ""
     print(printable(f"run {held.run[:SHOWN_DIGITS]}, held since {waiting.at}: {len(waiting.files)} files{own}"))
     if options.key is None:
-        # Whoever may write to the state directory may have put another key there, or none.
+        # Anybody who may write to the state directory may have put another key there, or none.
         named = f"signed with {waiting.key_file}" if waiting.public_key else "not signed"
         print(printable(f"{named}, as the ledger of decisions says; --key FILE makes sure of this site's own key"))
     if not options.yes:
@@ -56,13 +55,9 @@ def parser() -> Parser:
     """Return the parser of the flags."""
     parser = decision_parser(
         "fastlloyd release",
-        "Show the result that a run with --review holds in its state directory, and let it go after a yes.",
+        "Show the result that a run with --review holds in its state directory, and release it after a yes.",
         "released",
     )
-    parser.add_argument("--output", metavar="DIR", type=Path, help="where it goes (default: as the run was told)")
+    parser.add_argument("--output", metavar="DIR", type=Path, help="output folder (default: the run's --output)")
     parser.add_argument("--overwrite", action="store_true", help="replace the files of another run there")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""`fastlloyd report`: shows a finished run again, makes its page, or verifies its privacy from the ledger alone."""
+"""`fastlloyd report`: show a finished run again, make its page, or verify its privacy from the ledger alone."""
 
 from __future__ import annotations
 
@@ -19,12 +19,7 @@ from fastlloyd.wire.regular import read_regular_bytes
 
 
 def main(argv: Sequence[str]) -> int:
-    """Show or verify the run in a folder, or make its page.
-
-    Returns
-    -------
-    int
-        0 when the run was shown or verified, or the page was written.
+    """Show or verify the run in a folder, or make its page; return 0.
 
     Raises
     ------
@@ -33,9 +28,9 @@ def main(argv: Sequence[str]) -> int:
 
     Sees
     ----
-    Whoever reads the terminal or the page sees released values.
+    Everybody who reads the terminal or the page sees released values.
     """
-    arguments = parser().parse_args(list(argv))
+    arguments = parser().parse_args(argv)
     folder: Path = arguments.folder
     if arguments.html is not None:
         if arguments.verify:
@@ -46,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError("--roster: expected with --verify, which checks the signatures; add --verify")
     if arguments.approval is not None and (not arguments.verify or arguments.roster is None):
         raise ConfigError(
-            "--approval: expected with --verify and --roster: an approval counts by the key of its signer; add them"
+            "--approval: expected with --verify and --roster: the roster has the key of the approval's signer; add them"
         )
     if arguments.verify:
         sys.stdout.write(printable(verify(folder, arguments.roster, arguments.approval), lines=True) + "\n")
@@ -76,7 +71,7 @@ def parser() -> Parser:
         "--approval",
         metavar="FILE",
         type=Path,
-        help="with --verify and --roster: compare the report with what `fastlloyd agree` signed before the run",
+        help="with --verify and --roster: compare the report with the file from `fastlloyd agree`",
     )
     parser.add_argument(
         "--html",
@@ -84,24 +79,24 @@ def parser() -> Parser:
         type=Path,
         nargs="?",
         const=Path(),
-        help="write the page of the result, DIR/report.html if no FILE is given",
+        help="write the page of the result (default DIR/report.html)",
     )
     return parser
 
 
 def write_page(folder: Path, target: Path) -> Path:
-    """Write the page of a finished run, from its report.json and the released files that this names.
+    """Write the page of a finished run from its report.json and the released files named in it.
 
     Parameters
     ----------
     folder : Path
     target : Path
-        An empty path is report.html in the folder.
+        An empty path stands for report.html in the folder.
 
     Returns
     -------
     Path
-        Where the page is.
+        Of the page.
 
     Raises
     ------
@@ -111,7 +106,7 @@ def write_page(folder: Path, target: Path) -> Path:
     if target.is_dir() and target != Path():
         raise ConfigError(f"--html {target}: expected a file, got a folder; type `fastlloyd report DIR --html [FILE]`")
     if is_held(folder) and (target == Path() or is_held(target.parent)):
-        raise ConfigError(f"--html: {folder} holds a result that waits for a decision, as it is; name a FILE elsewhere")
+        raise ConfigError(f"--html: {folder} holds a result that waits for a decision; name a FILE in another folder")
     if not (folder / "report.json").exists() and (folder / "server.json").exists():
         raise ConfigError(f"--html: {folder} has no result, only what the server saw; the clients have the result")
     document = load(folder / "report.json")
@@ -125,7 +120,7 @@ def write_page(folder: Path, target: Path) -> Path:
 
 
 def _content(path: Path) -> bytes:
-    """Return what a released file holds."""
+    """Return the content of a released file."""
     try:
         return read_regular_bytes(path)
     except OSError as error:

@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises
     ------
     ConfigError
-        The roster or certificate does not do.
+        The roster or certificate is wrong.
     """
     options = parser().parse_args(argv)
     path = Path(options.roster)
@@ -69,14 +69,14 @@ def parser() -> Parser:
     """Return the parser of the flags."""
     parser = Parser(prog="fastlloyd roster", description="Keep the list of parties.")
     actions = parser.add_subparsers(dest="action", required=True)
-    add = actions.add_parser("add", help="add a party's certificate; makes the file if there is none")
+    add = actions.add_parser("add", help="add a party's certificate; make the file if there is none")
     show = actions.add_parser("show", help="list the parties and their fingerprints")
-    check = actions.add_parser("check", help="see that the server and all clients are there")
+    check = actions.add_parser("check", help="check that the server and all clients are listed")
     for action in (add, show, check):
         action.add_argument("--roster", required=True, metavar="FILE", help="the roster, TOML")
     add.add_argument("--cert", required=True, metavar="FILE", help="the .pem file of `fastlloyd keygen`")
     add.add_argument("--name", help="default: the name in the certificate")
     add.add_argument("--role", choices=ROLES, help="default: server for rank 0, else client")
     add.add_argument("--rank", type=int, help="default: the rank in the certificate")
-    add.add_argument("--replace", action="store_true", help="take the place of the party with the same rank")
+    add.add_argument("--replace", action="store_true", help="replace the party with the same rank")
     return parser

@@ -1,4 +1,4 @@
-"""`fastlloyd run -n N [flags]`: all ranks of a run, supervised."""
+"""`fastlloyd run -n N [flags]`: run all ranks, supervised."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastlloyd.cli.arguments import name_list
-from fastlloyd.cli.options import Parser, add_run_options, parse_run_options, show_in_long_help
+from fastlloyd.cli.options import Parser, add_run_options, name_list, parse_run_options
 from fastlloyd.errors import EXIT_BUDGET, EXIT_INPUT, EXIT_OK, ConfigError
 from fastlloyd.protocols.registry import knows, summaries
 from fastlloyd.report.lines import json_line
@@ -29,7 +28,7 @@ _HOST = re.compile("[A-Za-z0-9]([A-Za-z0-9._@-]*[A-Za-z0-9])?")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Start the ranks under the mpirun of this environment and stay until all are gone."""
+    """Start the ranks under the mpirun of this environment, and return once all have exited."""
     words = list(argv)
     config, arguments = parse_run_options(parser(words), words)
     hosts: tuple[str, ...] = arguments.hosts or ()
@@ -45,19 +44,25 @@ def main(argv: Sequence[str]) -> int:
     debug = config.log_level == "debug"
     if config.network is not None:
         return _run_shaped(n, words, config, debug=debug)
-    # Across hosts each rank chooses by itself: no interface is known that all of them have.
+    # Across hosts each rank chooses its own interface, because none is known to exist on all of them.
     transport: TransportName = "tcp" if config.transport == "tcp" and not hosts else "shm"
     begun = time.time()
-    lines = _json_lines(config)
-    quiet = config.quiet
-    code = supervise(n, words, transport=transport, quiet=quiet, debug=debug, json_lines=lines, hosts=hosts)
+    code = supervise(
+        n,
+        words,
+        transport=transport,
+        quiet=config.quiet,
+        debug=debug,
+        json_lines=_json_lines(config),
+        hosts=hosts,
+    )
     if code not in (EXIT_OK, EXIT_BUDGET):
         _point_to_resume(config, n, begun, code)
     return code
 
 
 def _point_to_resume(config: RunConfig, ranks: int, begun: float, code: int) -> None:
-    """Say that the run can go on, if it had begun: a launcher ends all ranks of a lost one before they can say so."""
+    """Say how to resume a run that had begun: if a rank is lost, the launcher kills the others before they can."""
     if config.state_dir is None or not config.row.resumes or (config.resume and code == EXIT_INPUT):
         return
     from fastlloyd.run.state import interrupted_since, resume_words
@@ -71,7 +76,7 @@ def _point_to_resume(config: RunConfig, ranks: int, begun: float, code: int) -> 
 
 
 def _json_lines(config: RunConfig) -> bool:
-    """Whether standard error is to hold JSON lines alone."""
+    """Whether standard error must hold JSON lines alone."""
     return config.log_format == "json" and config.log_file is None
 
 
@@ -86,7 +91,7 @@ def parser(words: Sequence[str] = ()) -> Parser:
     )
     parser.add_argument("-n", type=int, metavar="N", help="processes: one server and N - 1 clients (default 3)")
     about = "one rank on each of these hosts over ssh, the server on the first, which is this one"
-    show_in_long_help(parser.add_argument("--hosts", type=_host_list, metavar="HOST,HOST,..", help=about))
+    parser.add_rare("--hosts", type=_host_list, metavar="HOST,HOST,..", help=about)
     add_run_options(parser)
     return parser
 
@@ -103,7 +108,7 @@ def _host_list(text: str) -> tuple[str, ...]:
 
 
 def _run_shaped(n: int, words: Sequence[str], config: RunConfig, *, debug: bool) -> int:
-    """Run each rank on a shaped host of its own, over TCP, and note the bytes on the interfaces."""
+    """Run each rank on a separate shaped host, over TCP, and note the bytes on the interfaces."""
     from fastlloyd.supervise.shaped import note_wire_bytes, shaped_hosts
     from fastlloyd.supervise.supervisor import supervise
 
@@ -125,7 +130,7 @@ def _run_shaped(n: int, words: Sequence[str], config: RunConfig, *, debug: bool)
 
 
 def _for_ranks(words: Sequence[str]) -> list[str]:
-    """Leave out -n N and --hosts: they are the launcher's, not the ranks'."""
+    """Leave out -n N and --hosts, which are for the launcher and not for the ranks."""
     kept: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -138,7 +143,7 @@ def _for_ranks(words: Sequence[str]) -> list[str]:
 
 
 def _protocols_help(words: Sequence[str]) -> str:
-    """List the protocols, and the settings of one: of all flags' help, or where `--protocol NAME --help` asks."""
+    """List the protocols, and the settings of one if `--help-all` or `--protocol NAME --help` asks for them."""
     asked = next((b for a, b in pairwise(words) if a == "--protocol" and knows(b)), None)
     lines = ["protocols:", *(f"  {name:<16}{summary}" for name, summary in summaries()), ""]
     if asked is None and "--help-all" not in words:
@@ -150,7 +155,3 @@ def _protocols_help(words: Sequence[str]) -> str:
     for name, text in find_protocol(protocol).settings_help(protocol).items():
         lines += textwrap.wrap(f"{name}  {text}", 78, initial_indent="  ", subsequent_indent=" " * 8)
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,11 +1,10 @@
-"""`fastlloyd serve`: the server of a run whose sites no single mpirun can start."""
+"""`fastlloyd serve`: serve a run whose sites no single mpirun can start."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import logging
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ from fastlloyd.cli.options import (
     Parser,
     add_run_options,
     parse_run_options,
-    show_in_long_help,
 )
 from fastlloyd.errors import ConfigError, format_count
 from fastlloyd.net.tcp.address import Address, Network, listen, parse_address
@@ -41,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
     Raises
     ------
     ConfigError
-        Flags, roster, key, or a port that cannot be had.
+        Flags, roster or key are wrong, or the port cannot be opened.
     """
     limit_threads()
     config, arguments = parse_run_options(parser(), argv)
@@ -63,22 +61,16 @@ def main(argv: Sequence[str]) -> int:
 def pass_on(
     config: RunConfig, arguments: argparse.Namespace, address: Address, place: OwnRank, *, journal: Journal
 ) -> int:
-    """Be an aggregator, below `--parent`; flags of the server itself are refused.
+    """Run an aggregator below `--parent`.
 
     Raises
     ------
     ConfigError, PeerError
-        As `supervise.aggregate.aggregate`; or a flag has no meaning here.
+        As `supervise.aggregate.aggregate`; or a flag has no meaning for an aggregator.
     """
     from fastlloyd.supervise.aggregate import aggregate
 
     parent = parse_address(arguments.parent, "--parent")
-    _refuse_flags(arguments)
-    return aggregate(config, parent, address, place, events=arguments.events, journal=journal)
-
-
-def _refuse_flags(arguments: argparse.Namespace) -> None:
-    """Refuse flags of `serve` that an aggregator has no use for."""
     reasons = {
         "--require-approvals": "it is for the server itself, an aggregator (--parent) decides nothing",
         "--proxy-protocol": "an aggregator (--parent) takes connections from its clients alone",
@@ -89,11 +81,12 @@ def _refuse_flags(arguments: argparse.Namespace) -> None:
     for flag, reason in reasons.items():
         if getattr(arguments, flag.removeprefix("--").replace("-", "_")) not in (None, False):
             raise ConfigError(f"{flag}: {reason}; leave it out")
+    return aggregate(config, parent, address, place, events=arguments.events, journal=journal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Service:
-    """What the flags of a server say, checked before anything is opened."""
+    """Values of a server's flags, checked before anything is opened."""
 
     address: Address
     clients: int
@@ -110,6 +103,8 @@ def _prepare(config: RunConfig, arguments: argparse.Namespace, address: Address,
     from fastlloyd.dossier.approval import approved_by_all
     from fastlloyd.net.tcp.forwarded import parse_networks
     from fastlloyd.run.own_rank import connection_keys
+    from fastlloyd.run.session import find_protocol
+    from fastlloyd.supervise.offers import write_offer
 
     named, folder, offer = arguments.proxy_protocol, arguments.require_approvals, arguments.offer
     balancers = () if named is None else parse_networks(named, "--proxy-protocol")
@@ -117,6 +112,8 @@ def _prepare(config: RunConfig, arguments: argparse.Namespace, address: Address,
     approve = None if folder is None else approved_by_all(Path(folder), config)
     status = _status_address(arguments)
     keys = connection_keys(place)
+    if offer is not None and keys is None:
+        raise ConfigError("--offer: needs --roster and --key, which say who may ask")
     return _Service(
         address=address,
         clients=clients,
@@ -124,8 +121,8 @@ def _prepare(config: RunConfig, arguments: argparse.Namespace, address: Address,
         balancers=balancers,
         approve=approve,
         status=status,
-        offer=b"" if offer is None else _offered(offer, config, keys),
-        adds_up=keys is not None and _adds_up(config),
+        offer=b"" if offer is None else write_offer(config, offer),
+        adds_up=keys is not None and find_protocol(config.protocol).adds_up(config),
     )
 
 
@@ -133,7 +130,7 @@ def _count_clients(stated: int | None, place: OwnRank) -> int:
     """Return the number of clients: the roster's or, without one, the stated one."""
     count = stated if place.clients is None else place.clients
     if count is None:
-        raise ConfigError("--clients: expected the number of clients, or a --roster, which tells it")
+        raise ConfigError("--clients: expected the number of clients, or a --roster, which lists them")
     if stated not in (None, count):
         raise ConfigError(
             f"--clients: the roster names {format_count(count, 'client')}, got {stated}; leave the flag out"
@@ -142,7 +139,7 @@ def _count_clients(stated: int | None, place: OwnRank) -> int:
 
 
 def _status_address(arguments: argparse.Namespace) -> Address | None:
-    """Return where the run under way is shown, if it is."""
+    """Return the address of the status page; None without one."""
     from fastlloyd.watch.status import check_address
 
     if arguments.status is not None:
@@ -155,7 +152,7 @@ def _status_address(arguments: argparse.Namespace) -> Address | None:
 
 
 def _serve(service: _Service, config: RunConfig, arguments: argparse.Namespace, journal: Journal) -> int:
-    """Open the port, let all clients in, and run; give the exit code."""
+    """Open the port, admit all clients, and run; return the exit code."""
     from fastlloyd.net.tcp.door import allow_files
     from fastlloyd.net.tcp.hub import TcpServer
     from fastlloyd.report.announcer import Announcer
@@ -200,67 +197,43 @@ def _serve(service: _Service, config: RunConfig, arguments: argparse.Namespace, 
     return ending.code
 
 
-def _offered(name: str, config: RunConfig, keys: Keys | None) -> bytes:
-    """Return what sites that ask are told of this run."""
-    from fastlloyd.supervise.offers import write_offer
-
-    if keys is None:
-        raise ConfigError("--offer: needs --roster and --key, which say who may ask")
-    return write_offer(config, name)
-
-
-def _adds_up(config: RunConfig) -> bool:
-    """Whether aggregators can add the clients' updates up on their way."""
-    from fastlloyd.run.session import find_protocol
-
-    return find_protocol(config.protocol).adds_up(config)
-
-
 def parser() -> Parser:
     """Return the parser of the flags."""
     parser = Parser(
         prog="fastlloyd serve",
         usage="%(prog)s --listen HOST:PORT [flags]",
-        description="Serve a federated clustering; the clients come by `fastlloyd join` (docs/sites.md).",
+        description="Serve a federated clustering; clients connect with `fastlloyd join` (docs/sites.md).",
         epilog=EXIT_CODES,
     )
     parser.add_argument(
         "--listen", required=True, metavar="HOST:PORT", help="where clients connect; *:PORT for all addresses"
     )
-    parser.add_argument("--clients", type=int, metavar="M", help="how many clients (default: as the roster says)")
+    parser.add_argument("--clients", type=int, metavar="M", help="number of clients (default: from the roster)")
     parser.add_argument(
         "--parent",
         metavar="HOST:PORT",
-        help="be an aggregator: pass clients on to the `fastlloyd serve` that listens there, add up what they send",
+        help="run an aggregator: pass clients on to the `fastlloyd serve` that listens there, and add their updates up",
     )
     parser.add_argument(
         "--require-approvals",
         metavar="DIR",
-        help="refuse the run unless DIR has an approval of each client (`fastlloyd agree`) of exactly this run",
+        help="refuse the run unless DIR has each client's approval (`fastlloyd agree`) of exactly this run",
     )
-    show_in_long_help(
-        parser.add_argument(
-            "--offer",
-            metavar="NAME",
-            help="tell clients that ask (`fastlloyd site`, with ask = true) the public values of this run, for consent",
-        )
+    parser.add_rare(
+        "--offer",
+        metavar="NAME",
+        help="send the public values of this run, for consent, to clients that ask (`fastlloyd site`, ask = true)",
     )
     parser.add_argument(
         "--status",
         metavar="HOST:PORT",
-        help="show the run under way as a page, JSON and metrics, such as 127.0.0.1:4401",
+        help="serve the progress of the run as a page, JSON and metrics, such as at 127.0.0.1:4401",
     )
-    show_in_long_help(
-        parser.add_argument(
-            "--status-remote", action="store_true", help="let --status listen where others can reach it"
-        )
-    )
-    show_in_long_help(
-        parser.add_argument(
-            "--proxy-protocol",
-            metavar="ADDRESSES",
-            help="load balancers (10.0.0.7,10.1.0.0/24) that say by the PROXY protocol whose connections they pass on",
-        )
+    parser.add_rare("--status-remote", action="store_true", help="let --status listen where others can reach it")
+    parser.add_rare(
+        "--proxy-protocol",
+        metavar="ADDRESSES",
+        help="load balancers (10.0.0.7,10.1.0.0/24) that state their clients' addresses by the PROXY protocol",
     )
     add_run_options(
         parser,
@@ -268,7 +241,3 @@ def parser() -> Parser:
         needed=BETWEEN_SITES,
     )
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

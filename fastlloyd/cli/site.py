@@ -1,9 +1,8 @@
-"""`fastlloyd site`: a client that stays, and joins what its people have agreed to."""
+"""`fastlloyd site`: stay as a client, and join the runs that people of this site have agreed to."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Serve the folder, or do what a person asks about one offer.
+    """Serve the folder, or handle one offer as a person asks.
 
     Raises
     ------
     ConfigError
-        `site.toml`, an offer, or a second process for the same folder.
+        `site.toml` or an offer is wrong, or another process serves the same folder.
     """
     options = parser().parse_args(argv)
     from fastlloyd.supervise.offers import check_offer, offer_path, read_settings
@@ -51,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _ask(settings: SiteSettings) -> bytes:
-    """Ask the server which run it offers, as `join` would join it: key and roster are read each time."""
+    """Ask the server which run it offers; key and roster are read each time, as `join` does."""
     from fastlloyd.net.tcp.address import parse_address
     from fastlloyd.net.tcp.proxy import find_proxy
     from fastlloyd.net.tcp.route import Route
@@ -64,7 +63,7 @@ def _ask(settings: SiteSettings) -> bytes:
 
 
 def _say(line: str) -> None:
-    """Print a line at once: a journal reads it."""
+    """Print a line and flush it, because a journal reads it."""
     print(line, flush=True)
 
 
@@ -74,22 +73,16 @@ def parser() -> Parser:
         prog="fastlloyd site",
         description="Stay, take run files from the folder DIR/offers, and join each run that a person of this site has "
         "agreed to; one ledger over all of them (docs/sites.md, 'A permanent service at a site').",
-        epilog="Exit codes: 0 told to stop, or done; 2 bad input or configuration.",
+        epilog="Exit codes: 0 stopped, or done; 2 bad input or configuration.",
     )
     made.add_argument("folder", metavar="DIR", help="has site.toml; results, state and logs go there")
     what = made.add_mutually_exclusive_group()
-    what.add_argument("--once", action="store_true", help="look once, join what is approved, and end")
+    what.add_argument("--once", action="store_true", help="look once, join what is approved, and exit")
     what.add_argument("--agree", metavar="NAME", help="show the offer NAME to a person, and sign its approval")
     what.add_argument(
-        "--decline", metavar="NAME", help="never join the offer NAME, agreed to or not, until somebody agrees to it"
+        "--decline", metavar="NAME", help="never join the offer NAME, approved or not, until somebody agrees to it"
     )
-    what.add_argument("--again", metavar="NAME", help="join NAME again at the next look, though it has ended")
+    what.add_argument("--again", metavar="NAME", help="join NAME again at the next look, although it has ended")
     made.add_argument("--yes", action="store_true", help="with --agree: do not ask; for scripts")
-    made.add_argument(
-        "--d", type=int, help="with --agree: number of features, where neither bounds nor columns name them"
-    )
+    made.add_argument("--d", type=int, help="with --agree: number of features, if neither bounds nor columns name them")
     return made
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -56,7 +56,7 @@ def test_nothing_of_the_result_leaves_before_it_is_released(ran: Path, capsys: p
     shown = capsys.readouterr().out
     assert "noisy size" in shown and shown.endswith("waits for `fastlloyd release` or `fastlloyd discard`\n")
     assert main(["report", str(held), "--html"]) == 2
-    assert "as it is; name a FILE elsewhere" in capsys.readouterr().err
+    assert "name a FILE in another folder" in capsys.readouterr().err
 
 
 def test_both_clients_of_a_host_release_into_one_folder(

@@ -260,7 +260,7 @@ def test_the_command_fetches_what_it_can(
         (["download"], "expected the names of sets"),
         (["download", "wine"], "expected --data-dir DIR"),
         (["download", "wine", "beer", "--data-dir", "x"], "no address is known for beer"),
-        (["--force"], "--force means nothing to a list"),
+        (["--force"], "--force has no meaning for a list"),
     ],
 )
 def test_wrong_words_are_refused_before_anything_is_fetched(

@@ -225,7 +225,7 @@ def test_the_same_files_make_the_same_bytes_and_nothing_is_replaced_unasked(tmp_
         (["make", "taxi", "--from", "{here}", "--data-dir", "{here}"], "no train.csv or train.zip in it"),
         (["make", "stackoverflow", "--from", "{here}", "--data-dir", "{here}"], "no stackoverflow.sqlite in it"),
         (["download", "s1", "--from", "."], "--from means nothing to a download"),
-        (["--from", "."], "--from means nothing to a list"),
+        (["--from", "."], "--from has no meaning for a list"),
     ],
 )
 def test_what_is_needed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], text: str) -> None:

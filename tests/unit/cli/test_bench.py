@@ -9,7 +9,7 @@ import pytest
 
 from fastlloyd.__main__ import main
 from fastlloyd.cli import bench
-from fastlloyd.cli.arguments import GROUP
+from fastlloyd.cli.options import GROUP
 
 WORDS = [["bench", "--list"], ["datasets", "download", "wine", "--data-dir", "x"], ["datasets", "make", "loan"]]
 
@@ -34,7 +34,7 @@ def test_papers_that_cannot_be_imported_are_named(
 ) -> None:
     adds(monkeypatch, EntryPoint("bench", "no_such_package.command", GROUP))
     assert main(["bench", "--list"]) == 2
-    assert "no_such_package.command, which carries out `fastlloyd bench`" in capsys.readouterr().err
+    assert "no_such_package.command, the module of `fastlloyd bench`" in capsys.readouterr().err
 
 
 def test_without_the_papers_a_shell_still_completes_the_other_commands(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_only_a_server_that_must_bring_records_has_a_key_for_them(tmp_path: Path
 def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bounds.csv").write_text("mine")
     assert main(["init", str(tmp_path)]) == 2
-    assert "bounds.csv: there already, and nothing is overwritten" in capsys.readouterr().err
+    assert "bounds.csv would be overwritten" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["bounds.csv"]
     for flags, sentence in (
         (["--epsilon", "-1"], "--epsilon: expected a number from"),

@@ -23,7 +23,7 @@ def test_clients_are_counted_by_the_roster_or_else_by_the_flag(
 @pytest.mark.parametrize(
     ("stated", "listed", "sentence"),
     [
-        (None, None, "--clients: expected the number of clients, or a --roster, which tells it"),
+        (None, None, "--clients: expected the number of clients, or a --roster, which lists them"),
         (2, 3, "--clients: the roster names 3 clients, got 2; leave the flag out"),
         (2, 1, "--clients: the roster names 1 client, got 2; leave the flag out"),
         (0, 1, "--clients: the roster names 1 client, got 0; leave the flag out"),

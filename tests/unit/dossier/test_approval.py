@@ -225,7 +225,7 @@ def test_an_end_that_is_no_moment_is_refused(
 
 def test_an_approval_that_has_ended_refuses_the_run(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*AGREE, "--yes", "--expires", "2020-01-31"]) == 2
-    assert "expected a day or time to come" in capsys.readouterr().err
+    assert "expected a day or time in the future" in capsys.readouterr().err
     assert main([*AGREE, "--yes", "--expires", "2999-01-31"]) == 0
     assert "holds until 2999-01-31" in capsys.readouterr().out
     approval = read_approval(site / "approval_1.json", ROSTER)
@@ -300,7 +300,7 @@ def test_agree_shows_everything_and_writes_only_what_a_person_has_approved(
 
     monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
     assert main([*AGREE]) == 2
-    assert "add --yes where a person has decided" in capsys.readouterr().err
+    assert "add --yes if a person has decided" in capsys.readouterr().err
     for answer in ("no\n", "\n", "", "y\n"):
         monkeypatch.setattr("sys.stdin", Terminal(answer))
         assert main([*AGREE]) == 2
@@ -327,7 +327,7 @@ def test_agree_and_the_dossier_list_the_same_and_all_that_the_digest_covers(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*AGREE, "--yes", "--d", "2"]) == 0
-    shown = capsys.readouterr().out.partition("must have alike:\n\n")[2].partition("\n\ndigest of")[0]
+    shown = capsys.readouterr().out.partition("the same for all parties:\n\n")[2].partition("\n\ndigest of")[0]
     listed = [re.split(" {2,}", line.strip()) for line in shown.splitlines()]
     assert main(["dossier", "--config", "run.toml", "--d", "2"]) == 0
     section = capsys.readouterr().out.partition(". Public values of this run\n")[2]

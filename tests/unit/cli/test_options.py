@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastlloyd.cli.arguments import join_negative_values, name_list
+from fastlloyd.cli.options import join_negative_values, name_list
 
 
 @pytest.mark.parametrize(
