@@ -118,6 +118,10 @@ class ProtocolContract:
         if self.clients < 3 or not self._several_rounds:
             pytest.skip("no client can be lost")
         config = replace(self.config, min_clients=self.clients - 1)
+        try:
+            self.protocol.gather(config, self.clients)
+        except ConfigError as error:
+            pytest.skip(str(error))
         with Sites(tmp_path, config, self.clients, "--deadline", "5", "--delay", "0.1") as sites:
             sites.until((sites.run_folder(1) / "reply-0").exists)
             sites.kill(self.clients)

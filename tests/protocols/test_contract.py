@@ -1,0 +1,23 @@
+"""Protocols of this package do what those of other packages must: one on each base of clients that hold records."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastlloyd.run.config import RunConfig
+from fastlloyd.testing import ProtocolContract
+
+
+@pytest.mark.slow
+class TestFastLloyd(ProtocolContract):
+    config = RunConfig(protocol="fastlloyd", dataset="iris", bounds="0,8", k=2, epsilon=20.0, rounds=6)
+
+
+class TestKFed(ProtocolContract):
+    config = RunConfig(protocol="kfed", dataset="iris", bounds="0,8", k=2)
+    exact = True
+
+
+@pytest.mark.slow
+class TestFedDP(ProtocolContract):
+    config = RunConfig(protocol="feddp", dataset="iris", bounds="0,8", k=2, epsilon=20.0, rounds=5)
