@@ -14,15 +14,15 @@ from fastlloyd.protocols.vertical_he.parameters import DEFAULT_ROUNDS, LINEAR, P
 LEAST_ROUNDS = 4
 MOST_NOISE = 0.04
 FEATURE_VARIANCE = 0.15
-"""Of the records, scaled domain, before anything is known."""
+"""Of the records, scaled domain: the prior."""
 REACH, REACH_POWER, REACH_LIMITS = 0.35, 0.1, (0.2, 1.5)
 """Radius over spread and cell, as a function of the noise on a cluster's share: fastlloyd-plus's."""
 LEAST_STEP_ROUNDS = 6
-"""With fewer rounds whole records are added up: a centre moves by a radius at most in each round of steps."""
+"""With fewer rounds whole records are added up: in a round of steps a centre moves by at most a radius."""
 LEAST_STEP_COLUMNS = 2
-"""Of the computing party: with one column beside one that is added up whole, steps gain nothing."""
+"""Of the computing party: with one column beside a whole one, steps gain nothing."""
 LEAST_COUNTS = 0.02
-"""How much a count's error costs at least, over that of one column's sum, for each column."""
+"""The least cost of a count's error, over that of one column's sum, for each column."""
 
 
 def multipliers(public: PublicParameters, d: int, rounds: int) -> tuple[float, float]:
@@ -65,7 +65,7 @@ def enters_by_steps(public: PublicParameters, scheme: str, own: int, rounds: int
 
 
 def step_radius(public: PublicParameters, own: int, d: int, rounds: int) -> float:
-    """Return how long a step in `own` of d columns may be, scaled domain: by public numbers, as in fastlloyd-plus."""
+    """Return the longest step in `own` of d columns, scaled domain, from public numbers, as in fastlloyd-plus."""
     sigma = gaussian_noise_multiplier(public.epsilon, public.allowed_delta - SAMPLER_DELTA)
     noise = sigma * math.sqrt(2.0 * rounds) * public.k / public.n_total
     low, high = REACH_LIMITS
@@ -80,7 +80,7 @@ def automatic_rounds(public: PublicParameters, d: int, moves: float) -> int:
     -----
     All noise on one coordinate of an average cluster's centre, sqrt(2 d) times the sums' multiplier over n / k where
     two parties add it, may be 4 % of the half-range [0, 1]: more rounds then move centres by less than the noise does.
-    Where centres are weighed, rounds add up rather than replace each other, and ten do better than fewer.
+    Where centres are weighed, the rounds add up, and ten are better than fewer.
     """
     if public.chosen.noise != "dp" or public.chosen.shrink:
         return DEFAULT_ROUNDS

@@ -1,4 +1,4 @@
-"""Vertical HE, Figure 1, from the computing party's side (the paper's Alice, or its server).
+"""Vertical HE, Figure 1: the computing party (the paper's Alice, or its server).
 
 Source: Vertical HE, §3, steps (1) to (4), and Figure 1; §4.1 with further owners, §4.2 with a shared key. Differs from
 the paper: the computing party has a share of the key, too.
@@ -39,11 +39,7 @@ ENCRYPTED = "encrypted data"
 
 
 def computing_party(
-    plan: Plan,
-    engine: Engine,
-    noise: Callable[[int], NDArray[np.int64]],
-    *,
-    start: NDArray[np.float64] | None = None,
+    plan: Plan, engine: Engine, noise: Callable[[int], NDArray[np.int64]], *, start: NDArray[np.float64] | None = None
 ) -> Party[Released]:
     """Run the computing party.
 
@@ -53,7 +49,7 @@ def computing_party(
     engine : Engine
         Holds this party's own columns and does the heavy work.
     noise : callable
-        Round number to this side's fresh noise, int64, shape (k (d + 1),).
+        Maps the round number to this side's fresh noise, int64, shape (k (d + 1),).
     start : float64 array, shape (k, d), optional
         Public centres to start from instead of sphere packing.
 
@@ -64,9 +60,9 @@ def computing_party(
 
     Notes
     -----
-    Sees: ciphertexts, and each round's sums and counts with the other side's noise. It never has the key; in threshold
-    mode it has a share of it, which opens nothing alone. With more than two parties it then opens the sums, by the
-    parts of all others, each with its owner's noise.
+    Sees: ciphertexts, and each round's sums and counts with the other side's noise. It never has the key. In threshold
+    mode it has a share of the key, which opens nothing alone; with more than two parties it opens the sums with the
+    others' parts, each with its owner's noise.
     """
     me, holder = PartyId(plan.computing), PartyId(plan.holder)
     further = tuple(map(PartyId, plan.openers))
@@ -114,17 +110,17 @@ def computing_party(
 def _gather_parts(
     plan: Plan, switched: Sample, t: int, before: tuple[PartyId, ...]
 ) -> Party[tuple[NDArray[np.int64], tuple[PartyId, ...]]]:
-    """Open sums with the parts of others, modulo 2^w; gives also who helped.
-
-    Notes
-    -----
-    Sees: the computing party: sums with the noise of all pieces of the key.
+    """Open sums with the parts of others, modulo 2^w; return them, and who helped.
 
     Raises
     ------
     PeerError
-        Members of a group answered differently. The message names the group, for its first member may have given the
-        others different pieces; no party is singled out.
+        Members of a group answered differently. The message names the whole group, because its first member may have
+        sent the others different pieces.
+
+    Notes
+    -----
+    Sees: the computing party sees sums with the noise of all pieces of the key.
     """
     further, wire_bits = tuple(map(PartyId, plan.openers)), plan.scales.wire_bits
     hidden = Sample(np.zeros_like(switched.constants), switched.vectors)
@@ -166,7 +162,7 @@ def _take_in(plan: Plan, engine: Engine, context: Context, share: KeyShare | Non
 
 
 def _take_blocks(plan: Plan, engine: Engine, t: int) -> Party[None]:
-    """Receive all encrypted blocks, in the set-up or, of projections, in round t."""
+    """Receive all encrypted blocks, in the set-up or, for projections, in round t."""
     most = engine.blocks * len(plan.encrypting)
     for done, (rank, block) in enumerate(itertools.product(plan.encrypting, range(engine.blocks)), 1):
         owner = PartyId(rank)
@@ -177,7 +173,7 @@ def _take_blocks(plan: Plan, engine: Engine, t: int) -> Party[None]:
 
 
 def _follow(work: Work, t: int) -> Party[Sample]:
-    """Let an engine work, and tell how far it is."""
+    """Run an engine and publish its progress."""
     while True:
         try:
             fraction = next(work)

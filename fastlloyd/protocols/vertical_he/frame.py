@@ -1,4 +1,4 @@
-"""How long each message may be: what a receiver checks, and a plan's largest messages against what a link carries."""
+"""The length of each message, which its receiver checks, and the check that a link carries a plan's largest ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_MESSAGE_BYTES = (1 << 30) - (1 << 22)
 
 @dataclass(frozen=True, slots=True)
 class ListFormat:
-    """How long each of a message's byte strings is."""
+    """The lengths of a message's byte strings."""
 
     lengths: tuple[int, ...]
 
@@ -30,7 +30,7 @@ class ListFormat:
 
 @dataclass(frozen=True, slots=True)
 class SumsFormat:
-    """How many integers a message holds, and how large they may be."""
+    """The number of integers in a message, and their largest size."""
 
     count: int
     most: int
@@ -38,7 +38,7 @@ class SumsFormat:
 
 @dataclass(frozen=True, slots=True)
 class PieceFormat:
-    """How long a piece of the key and its noise are, and how large the noise may be."""
+    """The shape of a piece of the key and its noise, and the largest size of the noise."""
 
     ring: int
     rounds: int
@@ -47,13 +47,13 @@ class PieceFormat:
 
     @property
     def total(self) -> int:
-        """Of both: a byte for each coefficient, eight for each number of the noise."""
+        """Bytes of both: one for each coefficient, eight for each number of the noise."""
         return self.ring + 8 * self.rounds * self.outputs
 
 
 @contextmanager
 def blaming(peer: PartyId, what: str) -> Iterator[None]:
-    """Turn a refusal into the sender's fault."""
+    """Turn a ValueError into a PeerError that names the sender."""
     try:
         yield
     except ValueError as error:
@@ -61,29 +61,29 @@ def blaming(peer: PartyId, what: str) -> Iterator[None]:
 
 
 def key_format(plan: Plan, *, relin: bool = True) -> ListFormat:
-    """Say how long the holder's keys are: the public key and, of a circuit, the relinearisation key if wanted."""
+    """Return the lengths of the public key and, if `relin` and for a circuit, of the relinearisation key."""
     public = plan.encryption.public_key_bytes
     return ListFormat((public, plan.digits * public) if plan.digits and relin else (public,))
 
 
 def lead_format(plan: Plan) -> ListFormat:
-    """Say how long what the key holder begins a shared key with is: one object for each key and part of a key."""
+    """Return the lengths of the message that begins a shared key: one object for each key and part of a key."""
     return ListFormat((plan.encryption.public_key_bytes,) * (1 + plan.digits))
 
 
 def contribution_format(plan: Plan, rank: int) -> ListFormat:
-    """Say how long a party's first contribution to a shared key is: z for each a but its own, g for each part."""
+    """Return the lengths of a party's first contribution to a shared key: z for each a but its own, g for each part."""
     zeros = 0 if rank == plan.holder else 1 + plan.digits
     return ListFormat((plan.encryption.key_half_bytes,) * (zeros + plan.digits))
 
 
 def common_format(plan: Plan) -> ListFormat:
-    """Say how long the common public key is, with the sums z and g of each part of the relinearisation key."""
+    """Return the lengths of the common public key and the sums z and g of each part of the relinearisation key."""
     return ListFormat((plan.encryption.public_key_bytes, *(plan.encryption.key_half_bytes,) * (2 * plan.digits)))
 
 
 def closing_format(plan: Plan) -> ListFormat:
-    """Say how long a party's second contribution to a shared key is: r for each part."""
+    """Return the lengths of a party's second contribution to a shared key: r for each part."""
     return ListFormat((plan.encryption.key_half_bytes,) * plan.digits)
 
 
@@ -96,17 +96,17 @@ def key_bytes(plan: Plan) -> int:
 
 
 def parts_bytes(plan: Plan) -> int:
-    """Count the bytes of one party's parts of a round's openings, one for each piece of the key that it holds."""
+    """Count the bytes of one party's parts of a round's openings, one for each piece that it holds."""
     return len(plan.held(plan.openers[0])) * plan.outputs * (plan.scales.wire_bits // 8) if plan.openers else 0
 
 
 def piece_format(plan: Plan) -> PieceFormat:
-    """Say how long a piece of the key is with its noise, which is less than the modulus of the numbers on the way."""
+    """Return the shape of a piece of the key with its noise, which is below the modulus of the numbers on the wire."""
     return PieceFormat(plan.scales.ring, plan.rounds, plan.outputs, 1 << (plan.scales.wire_bits - 1))
 
 
 def block_format(plan: Plan, rank: int) -> ListFormat:
-    """Say how long the ciphertexts of one block of an owner are; of the circuit, every second one has one prime."""
+    """Return the lengths of the ciphertexts in an owner's block; of the circuit, every second one has one prime."""
     if plan.scheme != PAIRWISE:
         return ListFormat((_ciphertext_bytes(plan, rank, 1),) * plan.parts(rank))
     pair = (_ciphertext_bytes(plan, rank, plan.encryption.digits), _ciphertext_bytes(plan, rank, 1))
@@ -114,7 +114,7 @@ def block_format(plan: Plan, rank: int) -> ListFormat:
 
 
 def block_bytes(plan: Plan) -> int:
-    """Bound the bytes of one block of any owner."""
+    """Bound the bytes of any owner's block."""
     return max(block_format(plan, rank).total for rank in plan.encrypting)
 
 
@@ -124,17 +124,17 @@ def sums_bytes(plan: Plan) -> int:
 
 
 def sums_format(plan: Plan) -> SumsFormat:
-    """Say how many integers a round's result has, and bound them: an opened number and noise, each below q / 2."""
+    """Return the number of integers in a round's result and their bound: opened number and noise are below q / 2."""
     return SumsFormat(plan.outputs, 1 << plan.scales.prime_bits[0])
 
 
 def check_messages(plan: Plan) -> None:
-    """Refuse a plan with a message that no link carries; all sizes are public.
+    """Refuse a plan with a message that no link carries.
 
     Raises
     ------
     RangeError
-        Names the message, its size, and the mend.
+        Names the message and its size, and says what to change.
     """
     sums = sums_bytes(plan)
     if sums > MOST_MESSAGE_BYTES:
@@ -153,7 +153,7 @@ def check_messages(plan: Plan) -> None:
 
 
 def seeded(plan: Plan, rank: int) -> bool:
-    """Return whether half of an owner's ciphertexts travels as a seed: only who has the whole key can make such."""
+    """Return whether half of each of an owner's ciphertexts travels as a seed, which needs the whole key."""
     return rank == plan.holder and plan.mode != THRESHOLD
 
 

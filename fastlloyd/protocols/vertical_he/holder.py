@@ -1,8 +1,8 @@
-"""Vertical HE, Figure 1, from the side of the party that has the key and opens the sums (the paper's Bob).
+"""Vertical HE, Figure 1: the party that has the key and opens the sums (the paper's Bob).
 
 Source: Vertical HE, §3, step (5), and Figure 1; §4.2 for the shared key of threshold mode. Differs from the paper: it
-sends the noisy sums, not the centroids, and every party divides; and it adds noise of its own, so that no party knows
-all of it.
+sends the noisy sums, not the centroids, and every party divides; it also adds its own noise, so no party knows all
+noise.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def key_holder(
     raw_columns : float64 array, shape (d_own, n)
         Its own columns, scaled to [-1, 1].
     noise : callable
-        Round number to this side's fresh noise, int64, shape (k (d + 1),).
+        Maps the round number to this side's fresh noise, int64, shape (k (d + 1),).
     start : float64 array, shape (k, d), optional
 
     Notes
     -----
     Sees: each round's sums and counts with the computing party's noise, one LWE sample each, and nothing else.
-    In threshold mode it has a share of the key only: what it gets is opened by the other share already.
-    Privacy: what it opens leaves with its own noise only, and the release is in the ledger before (those of all rounds
-    where a tolerance may stop the run).
+    In threshold mode it has only a share of the key: the other share has opened the samples in part.
+    Privacy: what it opens leaves with its own noise added, and the ledger holds the release before that (those of all
+    rounds where a tolerance may stop the run).
     """
     me, computing = PartyId(plan.holder), PartyId(plan.computing)
     others = tuple(PartyId(rank) for rank in range(plan.parties) if rank != me.rank)
@@ -81,7 +81,7 @@ def key_holder(
 
 
 def _make_keys(me: PartyId, plan: Plan, context: Context) -> Party[tuple[NDArray[np.int64], KeyHolder | Refresher]]:
-    """Make the key, or this party's share of it; gives its coefficients, and what encrypts."""
+    """Make the key, or this party's share of it; return its coefficients, and the encrypter."""
     if plan.mode == THRESHOLD:
         _, share, common = yield from share_key(me, plan, context)  # §4.2
         return share.coefficients(), common
@@ -94,7 +94,7 @@ def _make_keys(me: PartyId, plan: Plan, context: Context) -> Party[tuple[NDArray
 
 
 def _send_blocks(plan: Plan, blocks: int, encrypt_block: Callable[[int], list[bytes]], t: int) -> Party[None]:
-    """Encrypt all blocks and send them, in the set-up or, of projections, in round t."""
+    """Encrypt all blocks and send them, in the set-up or, for projections, in round t."""
     for block in range(blocks):
         yield Send((PartyId(plan.computing),), EncryptedBlock(tuple(encrypt_block(block))), t)
         yield Publish("progress", {"stage": "encrypted data", "fraction": (block + 1) / blocks})

@@ -1,9 +1,9 @@
-"""Vertical HE, §4.1, from the side of a party that only outsources its columns, encrypted, and gets the centres.
+"""Vertical HE, §4.1: an owner that sends its columns encrypted, and computes the centres from each round's noisy sums.
 
 In threshold mode (§4.2) it also has a share of the key, and helps to open every round's sums.
 
-Source: Vertical HE, §4.1: "encrypt their data and send it to Alice". Differs from the paper: it gets the noisy sums of
-every round, as they are released anyway, and makes the centres itself.
+Source: Vertical HE, §4.1: "encrypt their data and send it to Alice". Differs from the paper: the owner receives the
+noisy sums of every round, which are released anyway, and divides them itself.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def owner(
     *,
     start: NDArray[np.float64] | None = None,
 ) -> Party[Released]:
-    """Run an owner who neither computes nor opens the sums; in threshold mode it has a share of the key.
+    """Run an owner that is neither the computing party nor the key holder.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ def owner(
     raw_columns : float64 array, shape (d_own, n)
         Its own columns, scaled to [-1, 1].
     noise : callable
-        Round number, and integer units of the sums to one unit of the noise, to this party's fresh noise, int64, shape
-        (k (d + 1),). Only threshold mode asks for it.
+        Maps the round number, and the integer units of the sums to one unit of the noise, to this party's fresh noise,
+        int64, shape (k (d + 1),). Only threshold mode calls it.
 
     Raises
     ------
@@ -61,24 +61,24 @@ def owner(
 
     Notes
     -----
-    Sees: the noisy sums of each round. Its columns are safe as long as the computing party and the key holder do
-    not put what they have together; in threshold mode as long as the computing party and t - 1 owners do not.
+    Sees: the noisy sums of each round. Its columns are safe unless the computing party and the key holder collude; in
+    threshold mode, unless the computing party and t - 1 owners do.
     Privacy: each release is in the ledger before it can be made.
 
-    **The noise of a part.** Whoever knows all pieces of the key but one gets from a part of an opening y = A + r, in
-    steps of q / 2^w: r is the noise of that piece, which its group alone knows, and A an integer made of constant and
-    vectors after the switch, and all other pieces and their noise. r is a Gaussian rounded to whole steps, so y is
-    A + Gaussian, rounded: a post-processing of A with Gaussian noise of the planned scale. One record moves A by what
-    it moves the sum and, since the constant was rounded, by one step more, which b counts (`scales.switched_record`).
-    The part of the noise's variance that is set aside hides the hint on errors and secrets that A is (`hints`): it is
-    that of r alone, as if nobody else added any.
+    **The noise of a part.** A coalition that knows all pieces of the key but one learns y = A + r from a part of an
+    opening, in steps of q / 2^w. r is the noise of that piece, which its group alone knows; A is an integer computed
+    from constant and vectors after the switch, and all other pieces and their noise. r is a Gaussian rounded to whole
+    steps, so y is A + Gaussian, rounded: post-processing of A with Gaussian noise of the planned scale. One record
+    moves A as far as it moves the sum and, since the constant was rounded, by one step more, which b counts
+    (`scales.switched_record`). A is also a hint on errors and secrets (`hints`). The part of the noise's variance that
+    is set aside hides it; that part counts r alone, as if nobody else added noise.
 
-    **Who may be away.** All members of a group answer with the same number y, for its noise was drawn with the piece:
-    it does not matter who answers, nor how often: of one and the same vectors no second answer says more. A computing
-    party that deviates could send members different vectors, and take the noise off. A group has P - t + 1 owners. So
-    any t - 1 owners have a member in each, and together with the computing party they open. Any t - 2 owners lack a
-    whole group, also with the computing party: the piece and the noise of that group are all that the paragraph above
-    needs. Without the computing party, whose noise is in no part, any number of owners lack that.
+    **Who may be away.** All members of a group answer with the same number y, because its noise was drawn with the
+    piece. So it does not matter who answers, nor how often: for the same vectors a second answer adds nothing. A
+    computing party that deviates could send members different vectors, and remove the noise. A group has P - t + 1
+    owners, so any t - 1 owners have a member in each, and together with the computing party they open. Any t - 2 owners
+    lack a whole group, also with the computing party, and the paragraph above needs only the piece and the noise of
+    that group. Without the computing party, whose noise is in no part, any number of owners lack that noise.
     """
     holder, computing = PartyId(plan.holder), PartyId(plan.computing)
     context = Context(plan.encryption)
@@ -94,8 +94,8 @@ def owner(
         with blaming(holder, "key"):
             public = Refresher(context, context.load_public_key(keys.parts[0]))
     seen_by = "the other parties"
-    # Before its columns leave, the ledger must hold every release that they enter: all rounds, if others can open them
-    # while this owner is away.
+    # Before its columns leave, the ledger must hold every release that they enter: those of all rounds, if others can
+    # open them while this owner is away.
     needed = bool(plan.openers) and plan.threshold == plan.parties
     yield Record(plan.charged(0, seen_by=seen_by) if needed else plan.all_releases(seen_by=seen_by))
     for block in range(plan.blocks_of(raw_columns.shape[1])):
@@ -127,5 +127,5 @@ def owner(
 
 
 def _deal(plan: Plan, context: Context, noise: Callable[[int], NDArray[np.int64]]) -> KeyPiece:
-    """Make a piece of the key, with the noise that goes with it in every round."""
+    """Make a piece of the key, and its noise for every round."""
     return KeyPiece(KeyHolder(context).coefficients(), np.stack([noise(t) for t in range(plan.rounds)]))

@@ -1,4 +1,4 @@
-"""What all parties of a vertical-he run must agree on before anything is computed, checked."""
+"""What all parties of a vertical-he run agree on before they compute anything, checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINEAR, PROJECTION, PAIRWISE = "linear", "projection", "pairwise"
 
 @dataclass(frozen=True, kw_only=True)
 class AgreedTerms:
-    """What the public parameters and the plan have in common.
+    """What the public parameters and the plan share.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class AgreedTerms:
         All of them; ranks count from 0.
     n_total : int
         Public upper bound on the records that all owners have in common. Delta, noise and everything public follow from
-        it; how many there are the owners alone find out, and nothing follows from it but how many blocks are sent.
+        it. Only the owners learn the number itself, and only the number of blocks depends on it.
     """
 
     parties: int
@@ -71,15 +71,15 @@ class PublicParameters(AgreedTerms):
         if chosen.mode == "server-aided" and self.parties < 3:
             raise ProcessesError(f"vertical-he.mode = server-aided: expected at least 3 parties, got {self.parties}", 3)
 
-    def _check_threshold(self, wanted: int) -> None:
-        if self.mode != THRESHOLD or wanted > self.parties:
+    def _check_threshold(self, asked: int) -> None:
+        if self.mode != THRESHOLD or asked > self.parties:
             raise ConfigError(
-                f"vertical-he.threshold = {wanted}: expected vertical-he.mode = threshold and at most as many as there "
+                f"vertical-he.threshold = {asked}: expected vertical-he.mode = threshold and at most as many as there "
                 f"are parties, got mode {self.mode} and {self.parties} parties"
             )
-        if wanted != self.parties and self.pieces > MOST_PIECES:
+        if asked != self.parties and self.pieces > MOST_PIECES:
             raise ConfigError(
-                f"vertical-he.threshold = {wanted} of {self.parties} parties takes {self.pieces} pieces of the key, "
+                f"vertical-he.threshold = {asked} of {self.parties} parties takes {self.pieces} pieces of the key, "
                 f"each with its own noise, expected at most {MOST_PIECES}: choose one nearer to 2 or to {self.parties}"
             )
 
@@ -98,7 +98,7 @@ class PublicParameters(AgreedTerms):
 
     @property
     def threshold(self) -> int:
-        """How many parties it takes to open what the common key encrypts; 0 where no key is shared."""
+        """How many parties it takes to decrypt under the common key; 0 where no key is shared."""
         chosen = self.chosen.threshold
         return (self.parties if chosen is None else chosen) if self.mode == THRESHOLD else 0
 
@@ -109,7 +109,7 @@ class PublicParameters(AgreedTerms):
 
     @property
     def keys(self) -> int:
-        """How many secrets and errors add up to the common key's, at most; 1 where one party has the key."""
+        """The most secrets and errors that add up to the common key's; 1 where one party has the key."""
         return max(self.parties, 1 + self.pieces) if self.mode == THRESHOLD else 1
 
     @property
@@ -124,7 +124,7 @@ class PublicParameters(AgreedTerms):
 
     @property
     def count_rounds(self) -> int:
-        """Rounds, as stated or at most ten: for estimates."""
+        """Rounds as stated, or ten: for estimates."""
         return DEFAULT_ROUNDS if self.rounds is None else self.rounds
 
 
@@ -166,16 +166,14 @@ class Scales:
         From the last level up; of a circuit, the last one is for relinearisation.
     data_bits, weight_bits : int
         log2 of s_d and s_w.
-    end_bits : int
-        Of a circuit: log2 of the scale at which the weights of the records come out.
     unit : float
         Integers to one count: s_d s_w.
     wire_bits : int
         Bits of each number of an LWE sample on the wire.
-    error : float
-        b above.
-    flood : float
-        Bound on X, in counts.
+    error, flood : float
+        b, and the bound on X in counts; see `math/scales.py`.
+    end_bits : int
+        Of a circuit: log2 of the scale of the records' weights.
     """
 
     ring: int
@@ -191,7 +189,7 @@ class Scales:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParameters:
-    """What is public, as it was stated; `settled` makes `PublicParameters` of it."""
+    """The public parameters as stated; `settled` turns them into `PublicParameters`."""
 
     parties: int
     k: int
@@ -207,7 +205,7 @@ class RunParameters:
         self.settled()
 
     def settled(self) -> PublicParameters:
-        """Return the parameters, checked; delta is a number."""
+        """Return the checked parameters, with a number for delta."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         accepted = values.pop("accept_large_delta")
         values["delta"] = settle_delta(
@@ -217,6 +215,6 @@ class RunParameters:
 
     @property
     def owners(self) -> tuple[PartyId, ...]:
-        """Who holds columns."""
+        """The parties that hold columns."""
         first = 1 if self.settled().mode == "server-aided" else 0
         return tuple(PartyId(rank) for rank in range(first, self.parties))

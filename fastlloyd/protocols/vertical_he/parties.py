@@ -1,4 +1,4 @@
-"""All parties of one plan in one process, from the plan to the last round: for simulations and measurements.
+"""Run all parties of one plan in one process, for simulations and measurements.
 
 Source: Vertical HE, Figure 1: Alice computes, Bob holds the key; §4.1, further owners.
 """
@@ -30,7 +30,7 @@ def columns_of(plan: Plan, points: NDArray[np.float64], rank: int) -> NDArray[np
 
 
 def fresh_noise(plan: Plan) -> Draw:
-    """Return what draws one party's noise, as in a real run."""
+    """Return a function that draws one party's noise as in a real run."""
     secret = SecretRandom()
     return lambda t, grid=1.0: draw_noise(plan, secret, grid)
 
@@ -54,7 +54,7 @@ def make_parties(
     start : float64 array, shape (k, d), optional
         Public centres to start from instead of sphere packing.
     noise : callable
-        Called once for each party; simulations may leave the noise out, which no real run can.
+        Called once for each party; only simulations may leave the noise out.
     """
     # Figure 1: Alice computes.
     found = {PartyId(plan.computing): computing_party(plan, engine, noise(plan), start=start)}

@@ -1,4 +1,4 @@
-"""The plan of one run: who does what, parameters of the encryption, noise, releases.
+"""The plan of one run: roles, parameters of the encryption, noise, releases.
 
 Source: Vertical HE, §3 ("Differential Privacy"); docs/vertical-he-privacy.md.
 """
@@ -36,10 +36,10 @@ class Plan(AgreedTerms, PlainPlan):
     Attributes
     ----------
     threshold : int
-        Parties it takes to open, the computing one among them; 0 where no key is shared.
+        Parties it takes to open, including the computing one; 0 where no key is shared.
     computing, holder : int
-        Ranks of the computing party and of the party that opens the sums: one and the same where more than two parties
-        share the key, else another one.
+        Ranks of the computing party and of the party that opens the sums: the same one where more than two parties
+        share the key.
     owners : tuple of int
         Ranks that hold columns, in the order of the centres' columns.
     names : tuple of tuple of str
@@ -49,15 +49,14 @@ class Plan(AgreedTerms, PlainPlan):
     grid : int
         Cells of the grid along each of its columns; 0 for the pairwise circuit.
     cell : float
-        k^(-1/d) where noisy centres are weighed with what is known (`weighing`), else 0.
+        k^(-1/d) where noisy centres are weighed with what is known (`rounds`), else 0.
     radius : float
-        Where the computing party's columns enter as steps from the centres: how long a step may be, scaled domain;
-        else 0.
+        The longest step, scaled domain, where the computing party's columns enter as steps from the centres; else 0.
     scales : Scales
     count_scale, sum_scale : float
         Standard deviation of each side's noise on a count and on a sum, in integer units (`unit` to one count).
     step_scale : float
-        Likewise on a sum of steps, in integer units (`unit` to one radius); 0 without them.
+        The same on a sum of steps, in integer units (`unit` to one radius); 0 without them.
     """
 
     mode: str
@@ -101,7 +100,7 @@ class Plan(AgreedTerms, PlainPlan):
 
     @property
     def noises(self) -> int:
-        """How many independent noises of the full scale are in every output: two sides', or one for each piece."""
+        """Independent noises of the full scale in every output: those of two sides, or one for each piece."""
         return 1 + count_pieces(self.parties, self.threshold)
 
     @property
@@ -110,7 +109,7 @@ class Plan(AgreedTerms, PlainPlan):
         return tuple(itertools.combinations(self.openers, self.parties - self.threshold + 1)) if self.openers else ()
 
     def held(self, rank: int) -> tuple[int, ...]:
-        """Return the numbers of the groups that a party belongs to; as many for each."""
+        """Return the numbers of the groups that a party belongs to; every party has equally many."""
         return tuple(number for number, group in enumerate(self.groups) if rank in group)
 
     @property
@@ -130,15 +129,7 @@ class Plan(AgreedTerms, PlainPlan):
 
     @property
     def movement(self) -> float:
-        """How far one neighbour moves the counts in L2, but for rounding.
-
-        Notes
-        -----
-        Linear scheme: a row that is replaced by nothing, at either party, adds nothing at all, since all its shares are
-        encrypted: 1. Pairwise circuit: the record stays and is assigned by what is left of it; two vectors that
-        are not negative and sum to at most 1 differ by at most sqrt(2). Its sums differ by at most sqrt(2) per column
-        that stays and 1 per column that is replaced.
-        """
+        """How far one neighbour moves the counts in L2, except for rounding; see `movement`."""
         return movement(self.scheme)
 
     @property
@@ -165,7 +156,7 @@ class Plan(AgreedTerms, PlainPlan):
         return slice(block * self.block_size, (block + 1) * self.block_size)
 
     def parts(self, rank: int) -> int:
-        """Count the ciphertexts of one block of an owner: corners of the grid, or two for each column."""
+        """Count the ciphertexts of an owner's block: corners of the grid, or two for each column."""
         columns = len(self.columns(rank))
         if self.scheme == PAIRWISE:
             return 2 * columns
@@ -178,12 +169,12 @@ class Plan(AgreedTerms, PlainPlan):
 
     @property
     def corners(self) -> int:
-        """Corners of the grid."""
+        """Number of corners of the grid."""
         return int((self.grid + 1) ** self.axes)
 
     @property
     def openers(self) -> tuple[int, ...]:
-        """Ranks whose parts the party that opens needs: all others, where more than two share the key."""
+        """Ranks whose parts the opening party needs: all others, where more than two share the key."""
         shared = self.owners if self.mode == THRESHOLD else ()
         return tuple(rank for rank in shared if rank not in (self.computing, self.holder))
 
@@ -243,18 +234,18 @@ class Plan(AgreedTerms, PlainPlan):
         return tuple(found)
 
     def charged(self, t: int, *, seen_by: str) -> tuple[Release, ...]:
-        """Return what the ledger must hold before round t: its releases, or those of all rounds.
+        """Return the releases that the ledger must hold before round t: its own, or those of all rounds.
 
         Notes
         -----
         With a tolerance, the releases decide when the run stops. Epsilon was calibrated for a fixed number of rounds,
-        of which stopping early is post-processing; so all of them are charged, and at once: a run that ends in
-        between has charged too much, never too little.
+        and stopping early is post-processing of these. So all of them are charged, and at once: a run that ends earlier
+        has charged too much, never too little.
         """
         return self.all_releases(seen_by=seen_by) if self.tolerance > 0.0 else self.releases(t, seen_by=seen_by)
 
     def charged_releases(self, done: int) -> tuple[Release, ...]:
-        """Return what a run of `done` rounds has charged."""
+        """Return the releases that a run of `done` rounds has charged."""
         return tuple(release for release in self.all_releases() if self.tolerance > 0.0 or release.round < done)
 
     def all_releases(self, *, seen_by: str = "another party") -> tuple[Release, ...]:
@@ -263,5 +254,13 @@ class Plan(AgreedTerms, PlainPlan):
 
 
 def movement(scheme: str) -> float:
-    """Return how far one row moves the counts of a round, in L2; see `Plan.movement`."""
+    """Return how far one row moves the counts of a round, in L2.
+
+    Notes
+    -----
+    Linear scheme: a row that is replaced by nothing, at either party, adds nothing at all, since all its shares are
+    encrypted: 1. Pairwise circuit: the record stays and is assigned by its remaining values; two vectors that are not
+    negative and sum to at most 1 differ by at most sqrt(2). Its sums differ by at most sqrt(2) per column that stays
+    and 1 per column that is replaced.
+    """
     return math.sqrt(2.0) if scheme == PAIRWISE else 1.0

@@ -1,6 +1,6 @@
-"""Makes and checks the plan of one run, from public parameters: options, parameters of the encryption, noise.
+"""Make and check the plan of one run from public parameters.
 
-Every party makes the plan from its own configuration and the columns' names; rank 0's is sent and compared.
+Every party makes the plan from its own configuration and the columns' names, and compares it with rank 0's.
 
 Source: Vertical HE, §3 ("Differential Privacy"); docs/vertical-he-privacy.md.
 """
@@ -37,13 +37,7 @@ from fastlloyd.protocols.vertical_he.math.hints import (
     too_little_noise,
 )
 from fastlloyd.protocols.vertical_he.math.scales import MAX_ERROR, choose_scales
-from fastlloyd.protocols.vertical_he.parameters import (
-    PAIRWISE,
-    TWO_PARTY,
-    PublicParameters,
-    Scales,
-    check_names,
-)
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, TWO_PARTY, PublicParameters, Scales, check_names
 from fastlloyd.protocols.vertical_he.plan import Plan, movement
 
 _SLACK = 1e-6
@@ -58,7 +52,7 @@ class Proposal:
 
 
 def make_plan(public: PublicParameters, names: Sequence[Sequence[str]]) -> Plan:
-    """Make the plan of a run; every party does, and compares.
+    """Make the plan of a run.
 
     Parameters
     ----------
@@ -71,7 +65,7 @@ def make_plan(public: PublicParameters, names: Sequence[Sequence[str]]) -> Plan:
     ConfigError
         The mode or scheme does not fit the parties and their columns.
     RangeError
-        No parameters of the encryption have room for these records; names the mend.
+        No parameters of the encryption have room for these records; says what to change.
     """
     return try_options(public, names)[0]
 
@@ -79,12 +73,12 @@ def make_plan(public: PublicParameters, names: Sequence[Sequence[str]]) -> Plan:
 def try_options(
     public: PublicParameters, names: Sequence[Sequence[str]]
 ) -> tuple[Plan, tuple[tuple[SchemeChoice, RangeError], ...]]:
-    """Plan by the cheapest option that has parameters; gives the plan, and cheaper options with why they have none.
+    """Plan by the cheapest option that has parameters; return the plan, and why cheaper options have none.
 
     Raises
     ------
     ConfigError, RangeError
-        As `make_plan`; where no option has parameters, what the cheapest one lacks.
+        As `make_plan`; where no option has parameters, that of the cheapest one.
     """
     check_names(names, public.mode, public.parties)
     refused: list[tuple[SchemeChoice, RangeError]] = []
@@ -97,7 +91,7 @@ def try_options(
 
 
 def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choice: SchemeChoice) -> Plan:
-    """Make the plan of a run by one option; raises RangeError if it has no parameters."""
+    """Make the plan of a run by one option; raise RangeError if it has no parameters."""
     settings = public.chosen
     private = settings.noise == "dp"
     d = sum(map(len, names))
@@ -108,11 +102,15 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
     if not enters_by_steps(public, choice.scheme, own, rounds):
         own = 0
     radius = step_radius(public, own, d, rounds) if own else 0.0
-    counts, sums, steps = _multipliers(public, own, d, rounds=rounds, radius=radius) if private else (0.0, 0.0, 0.0)
+    counts = sums = steps = 0.0
+    if private and own:
+        counts, sums, steps = step_multipliers(public, own, d - own, rounds, radius)
+    elif private:
+        counts, sums = multipliers(public, d, rounds)
     counts, sums = moves * counts, moves * sums * math.sqrt(d - own)
     openings = Openings(rounds=rounds, n=public.n_total, k=public.k, d=d, keys=public.keys, corners=choice.corners)
     least, largest = min(counts, sums), max(counts, sums)
-    if own:  # what rounding adds to the sensitivity of steps is not known yet
+    if own:  # how much rounding adds to the sensitivity of steps is not known yet
         least, largest = min(least, steps), max(largest, steps * (1.0 + math.sqrt(own) * MAX_ERROR))
     noise = SideNoise(counts=least, sums=largest, private=private, openings=openings)
     scales = _choose_scales(public, choice, noise)
@@ -137,13 +135,6 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
     return plan
 
 
-def _multipliers(
-    public: PublicParameters, own: int, d: int, *, rounds: int, radius: float
-) -> tuple[float, float, float]:
-    """Return the noise multipliers of counts, sums and steps; the last is 0 without steps."""
-    return step_multipliers(public, own, d - own, rounds, radius) if own else (*multipliers(public, d, rounds), 0.0)
-
-
 def _calibrated(base: Plan, epsilon: float, counts: float, sums: float, *, steps: float) -> Plan:
     """Return the plan with the least noise that the accountant accepts, from analytic deviations in counts."""
     part = base.unit / math.sqrt(1.0 - HINT_SHARE)
@@ -163,7 +154,7 @@ def _calibrated(base: Plan, epsilon: float, counts: float, sums: float, *, steps
 
 
 def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[str]]) -> float:
-    """Compare a peer's plan with this party's; run by every party that gets one.
+    """Compare a peer's plan with this party's.
 
     Returns
     -------
@@ -176,17 +167,17 @@ def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[st
         The plan differs or spends more than epsilon: the sender is at fault.
     """
     own = make_plan(public, names)
-    for ours, told in ((own, plan), (own.scales, plan.scales)):
+    for ours, received in ((own, plan), (own.scales, plan.scales)):
         for field in dataclasses.fields(ours):
-            mine, theirs = getattr(ours, field.name), getattr(told, field.name)
-            # Numbers may differ by roundings; the unit is a power of two.
+            mine, theirs = getattr(ours, field.name), getattr(received, field.name)
+            # Numbers may differ by rounding; the unit is a power of two.
             numbers = isinstance(mine, float) and isinstance(theirs, float) and field.name != "unit"
             close = numbers and math.isclose(mine, theirs, rel_tol=_SLACK)
             if mine != theirs and not close and field.name != "scales":
                 raise ValueError(f"the plan has {field.name} = {theirs!r}, expected {mine!r}")
     if plan == own and plan.private:
         return public.epsilon  # this party's plan was calibrated to it
-    # Noise is the peer's, what a record moves is this party's own.
+    # The noise is the peer's; the sensitivity is this party's.
     mixed = dataclasses.replace(plan, scales=own.scales)
     return check_epsilon(mixed.all_releases, own.delta, most=public.epsilon, private=plan.private)
 
@@ -208,7 +199,7 @@ def _choose_scales(public: PublicParameters, choice: SchemeChoice, noise: SideNo
 
 
 def _check_hints(plan: Plan, openings: Openings) -> None:
-    """Check with the calibrated noise that what the part set aside hides is small beside it; see `hints`."""
+    """Check that the calibrated noise hides the hints; see `hints`."""
     least = min([plan.count_scale, plan.sum_scale, *([plan.step_scale] if plan.stepping else [])])
     if hinted_share(plan.scales, openings, least, private=plan.private) > MOST_HINTED:
         raise too_little_noise()

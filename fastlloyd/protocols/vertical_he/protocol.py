@@ -34,7 +34,7 @@ from fastlloyd.protocol.vertical import Vertical
 from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
-from fastlloyd.protocols.vertical_he.math.cost import round_seconds
+from fastlloyd.protocols.vertical_he.math.engine import round_seconds
 from fastlloyd.protocols.vertical_he.messages import MESSAGES, bounds, early
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PublicParameters, RunParameters
@@ -61,7 +61,7 @@ from fastlloyd.wire.header import SERVER, PartyId
 
 
 class VerticalHE(Vertical[Plan]):
-    """Vertical k-means under CKKS: owners encrypt their columns, and each round's noisy sums are opened."""
+    """Vertical k-means under CKKS: owners encrypt their columns, and the parties open each round's noisy sums."""
 
     settings = Settings
     messages = MESSAGES
@@ -80,8 +80,8 @@ class VerticalHE(Vertical[Plan]):
         return public.settled()
 
     def owners(self, config: RunConfig, clients: int) -> tuple[PartyId, ...]:
-        """Return who holds columns: all, but a server that computes for others."""
-        # So few records that no delta is too large for them: their number is not known yet.
+        """Return the parties that hold columns: all but a server that computes for others."""
+        # The number of records is not known yet: with so few, no delta is too large.
         few = config.n_total or max(3, config.k or 2)
         return self.public_parameters(config, clients, few, config.k or 2).owners
 
@@ -94,7 +94,7 @@ class VerticalHE(Vertical[Plan]):
         return make_plan(public, plan.names)
 
     def against(self, plan: Plan) -> str:
-        """Say from whom the claim protects, if all rounds take place."""
+        """Say against whom the claim protects, if all rounds take place."""
         return against(plan, plan.rounds)
 
     def neighbours(self, plan: Plan) -> str:
@@ -102,7 +102,7 @@ class VerticalHE(Vertical[Plan]):
         return plan.all_releases()[0].neighbours
 
     def privacy_words(self, plan: Plan) -> str:
-        """Say whom the promise is about."""
+        """Say what the promise covers."""
         return f"{self.neighbours(plan)}; epsilon {change_epsilon(plan):.4g} for any change of a row"
 
     def why_not_private(self, plan: Plan) -> str:
@@ -110,7 +110,7 @@ class VerticalHE(Vertical[Plan]):
         return FLOODING
 
     def expected(self, config: RunConfig, plan: Plan) -> Expected | None:
-        """Say what noise to expect on the result, from public numbers alone."""
+        """Return the noise to expect on the result, from public numbers alone."""
         return expect(plan) if plan.private else None
 
     def parameters(self, plan: Plan, rounds: int, **more: Any) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class VerticalHE(Vertical[Plan]):
         )
 
     def cost_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
-        """Say which scheme was chosen, what the others would take, and how the columns are encrypted."""
+        """Say which scheme was chosen, what the others would cost, and how the columns are encrypted."""
         public = self.settled(self.public_parameters(config, plan.clients, plan.n_total, plan.k))
         widths = tuple(map(len, plan.names))
         chosen = planned_option(public, widths, plan.scheme, plan.computing)
@@ -146,12 +146,12 @@ class VerticalHE(Vertical[Plan]):
         ]
 
     def privacy_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
-        """Say what a run promises, and what noise to expect for it."""
+        """Say what a run promises, and the noise that it takes."""
         none = "none on the result; only as much noise as protects the key"
         return super().privacy_lines(config, plan) if plan.private else [PlanLine("privacy", none)]
 
     def noise_lines(self, plan: Plan) -> list[PlanLine]:
-        """Say what noise each side adds, and what its accounting rests on."""
+        """Say how much noise each side adds, and what its accounting rests on."""
         lines = []
         if plan.scheme == PAIRWISE:
             why = "the bound on its rounding errors is not proved"
@@ -173,7 +173,7 @@ class VerticalHE(Vertical[Plan]):
         return self._run(session)
 
     def _run(self, session: Session) -> Party[Outcome]:
-        """Align, plan, and play the party's part, whichever that is."""
+        """Align, plan, and run this party's role."""
         me, secret = session.me, SecretRandom()
         own = session.take_own(OwnColumns) if session.own is not None else None
         digest = "" if own is None else keyed_digest(session.ledger.digest_key(), own.table.raw_values)
@@ -208,7 +208,7 @@ class VerticalHE(Vertical[Plan]):
         )
 
     def _align(self, session: Session, own: OwnColumns, secret: SecretRandom) -> Party[NDArray[np.float64]]:
-        """Bring the owners' records into one order; gives this party's, shape (n, d_own), scaled."""
+        """Bring the owners' records into one order; return this party's, shape (n, d_own), scaled."""
         alignment, run_id = self.alignment(session), session.run_id
         owners, most = session.inputs.public.owners, session.inputs.public.n_total
         pairs = yield from agree_pairs(session.me, owners, run_id=run_id, context=session.digest, secret=secret)
@@ -219,7 +219,7 @@ class VerticalHE(Vertical[Plan]):
         return own.points(ids)
 
     def _result(self, session: Session, plan: Plan, features: tuple[PartyFeatures, ...], end: Released) -> Result:
-        """Return the result that every party has at the end: the released centres."""
+        """Return the result that every party has: the released centres."""
         run, rounds = session.run_id.hex(), end.rounds
         charged = [dataclasses.replace(release, run=run) for release in plan.charged_releases(rounds)]
         return self.make_result(
@@ -243,8 +243,8 @@ def _agree(
     public: RunParameters = session.inputs.public
     if session.me.is_server:
         others = tuple(party for party in public.owners if not party.is_server)
-        told = yield from gather_columns(others)
-        features = told if own is None else (own.features, *told)
+        received = yield from gather_columns(others)
+        features = received if own is None else (own.features, *received)
         check_features(features)
         n = yield from gather_count(others, n, most=public.n_total)
         plan = make_plan(public.settled(), [own_.names for own_ in features])
@@ -253,7 +253,7 @@ def _agree(
         yield from propose_plan(session.everybody, dataclasses.asdict(proposal), 0)
         return plan, features, n
     if own is None or n is None:
-        raise InternalError("a rank but 0 of vertical-he has no columns")
+        raise InternalError("a client of vertical-he has no columns")
     yield from tell_columns(own.features)
     yield from tell_count(n)
     values = (yield from await_plan()).plan
@@ -267,7 +267,7 @@ def _agree(
         bounds, mine = features[place].bounds, own.features.bounds
         same = features[place].names == own.features.names
         if not same or (bounds.lo != mine.lo).any() or (bounds.hi != mine.hi).any():
-            raise ValueError("it describes this party's columns in another way than it did itself")
+            raise ValueError("its description of this party's columns differs from the one that this party sent")
         found.append(features)
         return plan
 
@@ -277,7 +277,7 @@ def _agree(
 
 
 def _check_deadline(config: RunConfig, plan: Plan, n: int) -> None:
-    """Refuse, before anything is paid for, a run whose rounds would not end within the deadline."""
+    """Refuse, before any budget is spent, a run whose rounds would not end within the deadline."""
     expected = round_seconds(plan, own_workers(config), n)
     if expected > config.deadline:
         raise ConfigError(
@@ -288,7 +288,7 @@ def _check_deadline(config: RunConfig, plan: Plan, n: int) -> None:
 
 
 def _compute(session: Session, plan: Plan, columns: NDArray[np.float64], secret: SecretRandom) -> Party[Released]:
-    """Play the part that the plan gives this party."""
+    """Run the role that the plan gives this party."""
     me = session.me
 
     def noise(t: int, grid: float = 1.0) -> NDArray[np.int64]:

@@ -1,9 +1,7 @@
-"""How much noise lies on what a run of vertical k-means under CKKS releases last, and on what a plan would release.
+"""Say how much noise is on the last release of a run, and on that of a plan, from the noise that the plan states.
 
-Both sides add their noise. Counts and sums are soft: records enter by weights. Ranges are meant for what the last round
-would have given without noise; errors of the encryption are flooded by it and far smaller.
-
-Privacy: post-processing of releases, with the noise that the plan states.
+Both sides add noise. Ranges are for what the last round would have given without noise; the encryption's errors are far
+smaller. All of it is post-processing of releases.
 
 Source: Vertical HE, §3, Figure 1, steps (4) and (5); docs/report.md, "Quality".
 """
@@ -13,14 +11,14 @@ from __future__ import annotations
 import numpy as np
 
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.protocols.vertical_he.weighing import Estimate, expected_deviation, noise_deviations
+from fastlloyd.protocols.vertical_he.rounds import Estimate, expected_deviation, noise_deviations
 from fastlloyd.report.expected import Expected, expect_mean
 from fastlloyd.report.quality import ResultNoise
 from fastlloyd.report.ranges import NORMAL_TAIL, ratio_deviations
 
 
 def expect(plan: Plan) -> Expected:
-    """Say what noise to expect on an average centre, from public numbers alone."""
+    """Return the noise to expect on an average centre, from public numbers alone."""
     if plan.shrinks:
         return Expected(centre_noise=expected_deviation(plan) / 2.0, k=plan.k, d=plan.d)
     (sums, *_), counts = noise_deviations(plan)
@@ -28,13 +26,12 @@ def expect(plan: Plan) -> Expected:
 
 
 def noise_of(plan: Plan, state: Estimate) -> ResultNoise:
-    """Say how far off the released centres and sizes may be; without privacy, by the noise that protects the key.
+    """Return how far off the released centres and sizes may be; without privacy, by the noise that protects the key.
 
     Notes
     -----
-    A weighed centre or count is off by what its variance says. The last noisy step does not enter beside it: most of
-    what was not taken of that step is noise, which weighing has kept out. Without weighing, a centre whose count says
-    nothing was not moved.
+    The error of a weighed centre or count is given by its variance. The last noisy step does not count as well: most of
+    the part that weighing left out is noise. Without weighing, a centre whose count is mostly noise did not move.
     """
     (sums, *_), counts = noise_deviations(plan)
     size_deviations = np.sqrt(state.count_variance) if plan.shrinks else np.full(plan.k, counts)

@@ -1,4 +1,4 @@
-"""What belongs to vertical-he alone, checked.
+"""The settings of vertical-he, checked.
 
 Source: Vertical HE, §3 and §4; docs/vertical-he-privacy.md.
 """

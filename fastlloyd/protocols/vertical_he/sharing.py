@@ -1,4 +1,4 @@
-"""How the parties of threshold mode come to a common key, of which each has a share; `crypto.he.keyshare` says why.
+"""Make the common key of threshold mode, of which each party has a share; `he/keyshare.py` explains it.
 
 Source: Vertical HE, §4.2; Mouchet et al. (2021), Protocols 1 and 2.
 """
@@ -31,7 +31,7 @@ _KEY, _SHARE = "key", "contribution to the key"
 
 
 def collect_key(plan: Plan, context: Context, share: KeyShare) -> Party[tuple[bytes, ...]]:
-    """Make the common key with all other parties; run by the computing party.
+    """Make the common key, as the computing party.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def collect_key(plan: Plan, context: Context, share: KeyShare) -> Party[tuple[by
         form = contribution_format(plan, peer.rank)
         message: KeyContribution = yield Receive(peer, KeyContribution, SETUP_ROUND, form)
         with blaming(peer, _SHARE):
-            known = len(sums) - len(message.parts)  # who led has told its z
+            known = len(sums) - len(message.parts)  # the leader's z came with its lead
             sums = (*sums[:known], *add_parts(context, sums[known:], message.parts))
     public = sums[0] + lead[0][half:]
     yield Send(others, KeyMaterial((public, *sums[1:])), SETUP_ROUND)  # §4.2: under it every party encrypts
@@ -83,26 +83,26 @@ def collect_key(plan: Plan, context: Context, share: KeyShare) -> Party[tuple[by
 def share_key(
     me: PartyId, plan: Plan, context: Context, deal: Deal | None = None
 ) -> Party[tuple[tuple[KeyPiece, ...], KeyShare, Refresher]]:
-    """Make the common key with all other parties; run by every party but the computing one.
+    """Make the common key, as any party but the computing one.
 
     Parameters
     ----------
     deal : callable, optional
-        Makes a piece of the key; where more than two share it.
+        Makes a piece of the key; needed where more than two parties share it.
 
     Returns
     -------
     pieces : tuple of KeyPiece
-        Those that this party holds, in the order of `Plan.held`; each its group's alone.
+        Those that this party holds, in the order of `Plan.held`; only its group knows each.
     share : KeyShare
-        Its owner's alone.
+        Secret of this party.
     encrypter : Refresher
         Encrypts under the common public key.
 
     Raises
     ------
     PeerError
-        What comes from the computing party does not fit the agreed parameters.
+        A message of the computing party does not fit the agreed parameters.
 
     Notes
     -----
@@ -137,7 +137,7 @@ def share_key(
 
 
 def _share_pieces(me: PartyId, plan: Plan, deal: Deal | None) -> Party[tuple[KeyPiece, ...]]:
-    """Make the pieces of groups in which this party is first, and receive the others that it holds."""
+    """Make the pieces of the groups that this party leads, and receive the others that it holds."""
     if deal is None:
         raise InternalError("a party of a shared key was given no noise")
     pieces: list[KeyPiece] = []
@@ -153,7 +153,7 @@ def _share_pieces(me: PartyId, plan: Plan, deal: Deal | None) -> Party[tuple[Key
 
 
 def join_common(context: Context, own_key: bytes, common_key: bytes) -> Refresher:
-    """Encrypt under the common public key, which must have the agreed seed but not be this party's own key.
+    """Return an encrypter for the common public key, which has the agreed seed but is not this party's own key.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def join_common(context: Context, own_key: bytes, common_key: bytes) -> Refreshe
 
     Notes
     -----
-    This finds mistakes, not a computing party that deviates: the other half may still be of a key that it alone knows.
+    This finds mistakes, not a computing party that deviates: the other half may belong to a key that only it knows.
     """
     own, common = (context.read_public_key(key) for key in (own_key, common_key))
     if own.second != common.second or (own.first == common.first).all():

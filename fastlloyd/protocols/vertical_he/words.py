@@ -1,4 +1,4 @@
-"""k-means on encrypted columns: who sees what, where data go and in which messages, in words for those who judge a run.
+"""Who sees what in a run of vertical-he, where data go and in which messages.
 
 Source: docs/vertical-he-privacy.md, "Who sees what".
 """
@@ -40,7 +40,7 @@ _HEURISTIC = {
 
 
 def against(plan: Plan, done: int) -> str:
-    """Say against whom the claim is, and what is counted beyond the rounds done."""
+    """Say against whom the claim protects, and what is counted beyond the rounds done."""
     left_out = plan.rounds - done
     whom = _AGAINST.format("other" if plan.mode == THRESHOLD else "key holder")
     if plan.openers and plan.threshold == plan.parties:
@@ -55,14 +55,14 @@ def against(plan: Plan, done: int) -> str:
 
 
 def conditions(plan: Plan) -> list[str]:
-    """Say what the claim rests on besides the noise, and what it is for other neighbours."""
+    """Return what the claim rests on besides the noise, and epsilon for other neighbours."""
     heuristic = [_HEURISTIC[kind] for kind in (plan.scheme, plan.mode) if kind in _HEURISTIC]
     *others, last = ["that all parties follow the protocol", *heuristic, _HINTS]
     return [*others, f"{last}; for any change of the row's values epsilon is {change_epsilon(plan):.4g}"]
 
 
 def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
-    """Return who sees what, the network left out."""
+    """Return who sees what, without the network."""
     private = parameters.get("private", True)
     sums = "noisy" if private else "almost exact"
     shared, several = parameters.get("mode") == THRESHOLD, several_parties(parameters)
@@ -87,7 +87,7 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
 
 
 def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
-    """Return where data are and go."""
+    """Return where data are and where they go."""
     key, rest = "The key holder's key", "key holder, further owners"
     if shares_key(facts):
         key = "The shares of rank 0 and t - 1 owners together (of all parties unless a threshold t is set)"

@@ -18,8 +18,7 @@ from fastlloyd.protocols.vertical_he.math.linear import partial_scores, short_st
 from fastlloyd.protocols.vertical_he.math.pairwise import normalise
 from fastlloyd.protocols.vertical_he.parameters import LINEAR, PROJECTION
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.protocols.vertical_he.rounds import begin, post_process, settled
-from fastlloyd.protocols.vertical_he.weighing import Estimate
+from fastlloyd.protocols.vertical_he.rounds import Estimate, begin, post_process, settled
 
 Array = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from fastlloyd.errors import PeerError
 from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder
-from fastlloyd.protocols.vertical_he.he.seal_form import HEADER
+from fastlloyd.protocols.vertical_he.he.seal import HEADER
 from fastlloyd.protocols.vertical_he.messages import (
     EncryptedBlock,
     KeyContribution,

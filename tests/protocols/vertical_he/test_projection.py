@@ -15,7 +15,7 @@ from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder
 from fastlloyd.protocols.vertical_he.he.lattice import ERROR_BOUND
 from fastlloyd.protocols.vertical_he.math.choose import options
-from fastlloyd.protocols.vertical_he.math.cost import round_seconds
+from fastlloyd.protocols.vertical_he.math.engine import round_seconds
 from fastlloyd.protocols.vertical_he.math.grid import shares
 from fastlloyd.protocols.vertical_he.math.projection import ProjectionEngine, difference, encrypt_block
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine

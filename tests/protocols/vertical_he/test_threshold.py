@@ -35,8 +35,7 @@ from fastlloyd.protocols.vertical_he.messages import (
 from fastlloyd.protocols.vertical_he.parties import columns_of, make_parties
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import check_plan, make_plan
-from fastlloyd.protocols.vertical_he.rounds import draw_noise
-from fastlloyd.protocols.vertical_he.weighing import noise_deviations
+from fastlloyd.protocols.vertical_he.rounds import draw_noise, noise_deviations
 from fastlloyd.protocols.vertical_he.words import against, who_sees
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation

@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.protocols.vertical_he.he.lattice import Parameters, Sample, check_integers, slot_order, twist
 from fastlloyd.protocols.vertical_he.he.residues import Halves, check_nonzero, check_uniform, pack, unpack
-from fastlloyd.protocols.vertical_he.he.seal import Exchange, library, unsupported
-from fastlloyd.protocols.vertical_he.he.seal_form import SealForm
+from fastlloyd.protocols.vertical_he.he.seal import Exchange, SealForm, library, unsupported
 
 
 class Context:

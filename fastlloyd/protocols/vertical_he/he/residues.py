@@ -4,7 +4,7 @@ A file of SEAL states its own sizes, levels and compression, and SEAL believes m
 process that reads it. So no such file travels. A message holds residues modulo the agreed primes, each in the fewest
 whole bytes, and the seed of the second half where that half is only random. How long it is follows from the agreed
 parameters; what is left to check is that every residue is below its prime. The library gets these numbers inside a
-frame that the receiver writes itself (`seal_form`).
+frame that the receiver writes itself (`seal.SealForm`).
 
 Source: docs/protocol.md; docs/decisions.md.
 """

@@ -1,21 +1,48 @@
-"""Microsoft SEAL as tenseal brings it: the only file that imports it, and how objects get in and out.
+"""Microsoft SEAL from tenseal, which this file alone imports, and the files that SEAL reads and writes.
 
-Source: tenseal 0.3.15 to 0.3.18.
+::
+
+    file    magic A15E | header length 16 | version, 2 bytes | compression | 0, 2 bytes | length of the file u64 | body
+    body    level, 4 x u64 | transformed u8 | polynomials u64 = 2 | N u64 | limbs u64 | scale f64 | factor u64 = 1
+            file of: how many u64 | residues u64, limb by limb        of both polynomials, or of the first and
+            file of: generator u8 = 1 (Blake2xb) | seed, 64 bytes     of the second, if seeded
+    plain   level, 4 x u64 | numbers u64 = N limbs | scale f64 | file of: how many u64 | residues u64, limb by limb
+    keys    level, 4 x u64 | 1 u64 | how many u64 | files of the key's parts        all numbers little endian
+
+What is written here is for the library to read, with numbers that may be a peer's in a frame that is not. What is read
+here was written by the library in this process. Nothing of either comes from a peer (`residues`); reading is exact all
+the same, so that a library that writes another form is noticed at once.
+
+Source: tenseal 0.3.15 to 0.3.18; the files of Microsoft SEAL 4.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastlloyd.crypto.hidden_file import HiddenFile
 from fastlloyd.errors import ConfigError
-from fastlloyd.protocols.vertical_he.he.seal_form import compressed_part
+from fastlloyd.protocols.vertical_he.he.residues import SEED_BYTES, Halves
+
+HEADER = struct.Struct("<HBBBBHQ")
+ZSTD = 2
+_MAGIC, _PLAIN, _BLAKE2XB = 0xA15E, 0, b"\1"
+_MEMBERS = struct.Struct("<4Q?QQQdQ")
+_COUNT = struct.Struct("<Q")
+_KEYS = struct.Struct("<4QQQ")
+_PLAIN_MEMBERS = struct.Struct("<4QQd")
 
 
 @cache
@@ -56,7 +83,7 @@ def unsupported() -> ConfigError:
 
 
 class Exchange:
-    """A hidden file, since SEAL reads and writes files only: its own, and those that `seal_form` wrote."""
+    """A hidden file, since SEAL reads and writes files only: its own, and those of `SealForm`."""
 
     def __init__(self) -> None:
         self._file = HiddenFile()
@@ -81,7 +108,7 @@ class Exchange:
         return body.raw
 
     def load(self, thing: Any, context: Any, content: bytes) -> None:
-        """Read an object from a file that `seal_form` wrote.
+        """Read an object from a file that `SealForm` wrote.
 
         Raises
         ------
@@ -102,3 +129,123 @@ class Exchange:
             return compressed_part(os.pread(self._file.descriptor, os.fstat(self._file.descriptor).st_size, 0))
         except ValueError as error:
             raise unsupported() from error
+
+
+@dataclass(frozen=True, slots=True)
+class SealForm:
+    """What all bytes of a file are but its residues and seed.
+
+    Attributes
+    ----------
+    level : four int
+        The library's name of a set of parameters.
+    limbs : int
+        Primes at that level.
+    version : bytes
+        Two: the library's.
+    transformed : bool
+        Whether polynomials are stored by their values.
+    """
+
+    level: tuple[int, ...]
+    degree: int
+    limbs: int
+    version: bytes
+    scale: float = 1.0
+    transformed: bool = True
+
+    def write(self, halves: Halves) -> bytes:
+        """Write a file without compression."""
+        content, seed = halves.first.astype("<u8").tobytes(), b""
+        if isinstance(halves.second, bytes):
+            seed = self._frame(_BLAKE2XB + halves.second)
+        else:
+            content += halves.second.astype("<u8").tobytes()
+        return self._frame(b"".join((self._members(), self._array(len(content)), content, seed)))
+
+    def write_keys(self, parts: Sequence[Halves]) -> bytes:
+        """Write a relinearisation key's file."""
+        return self._frame(_KEYS.pack(*self.level, 1, len(parts)) + b"".join(map(self.write, parts)))
+
+    def body_bytes(self, *, seeded: bool) -> int:
+        """Count the bytes of a body."""
+        count = self.degree * self.limbs * (1 if seeded else 2)
+        seed = HEADER.size + 1 + SEED_BYTES if seeded else 0
+        return _MEMBERS.size + HEADER.size + _COUNT.size + 8 * count + seed
+
+    def keys_bytes(self, parts: int) -> int:
+        """Count the bytes of the body of a relinearisation key of so many seeded parts."""
+        return _KEYS.size + parts * (HEADER.size + self.body_bytes(seeded=True))
+
+    def read(self, body: bytes, *, seeded: bool) -> Halves:
+        """Read a body.
+
+        Raises
+        ------
+        ValueError
+            It is not of exactly this form.
+        """
+        if len(body) != self.body_bytes(seeded=seeded):
+            raise ValueError("a file of another length")
+        start = _MEMBERS.size + HEADER.size + _COUNT.size
+        count = self.degree * self.limbs * (1 if seeded else 2)
+        end = start + 8 * count
+        before = self._members() + self._array(8 * count)
+        after = self._head(1 + SEED_BYTES) + _BLAKE2XB if seeded else b""
+        if body[:start] != before or body[end : end + len(after)] != after:
+            raise ValueError("a file of another form")
+        numbers = np.frombuffer(body, "<u8", count, start).astype(np.int64).reshape(-1, self.limbs, self.degree)
+        return Halves(numbers[0], body[-SEED_BYTES:] if seeded else numbers[1])
+
+    def read_keys(self, body: bytes, parts: int) -> list[Halves]:
+        """Read the body of a relinearisation key of so many seeded parts; raises ValueError as `read` does."""
+        if len(body) != self.keys_bytes(parts):
+            raise ValueError("a file of another length")
+        each = self.body_bytes(seeded=True) + HEADER.size
+        starts = range(_KEYS.size, len(body), each)
+        found = [self.read(body[start + HEADER.size : start + each], seeded=True) for start in starts]
+        if self.write_keys(found)[HEADER.size :] != body:
+            raise ValueError("a file of another form")
+        return found
+
+    @property
+    def plain_bytes(self) -> int:
+        """Count the bytes of a plaintext's body."""
+        return _PLAIN_MEMBERS.size + HEADER.size + _COUNT.size + 8 * self.degree * self.limbs
+
+    def read_plain(self, body: bytes) -> NDArray[np.int64]:
+        """Read the body of a plaintext, shape (limbs, N); raises ValueError as `read` does."""
+        count = self.degree * self.limbs
+        before = _PLAIN_MEMBERS.pack(*self.level, count, self.scale) + self._array(8 * count)
+        if len(body) != self.plain_bytes or not body.startswith(before):
+            raise ValueError("a file of another form")
+        return np.frombuffer(body, "<u8", count, len(before)).astype(np.int64).reshape(self.limbs, self.degree)
+
+    def _members(self) -> bytes:
+        return _MEMBERS.pack(*self.level, self.transformed, 2, self.degree, self.limbs, self.scale, 1)
+
+    def _array(self, size: int) -> bytes:
+        """Begin the file of an array of so many bytes."""
+        return self._head(_COUNT.size + size) + _COUNT.pack(size // 8)
+
+    def _frame(self, body: bytes) -> bytes:
+        return self._head(len(body)) + body
+
+    def _head(self, size: int) -> bytes:
+        return HEADER.pack(_MAGIC, HEADER.size, *self.version, _PLAIN, 0, HEADER.size + size)
+
+
+def compressed_part(content: bytes) -> tuple[bytes, bytes]:
+    """Split a file of the library into its version and what it compressed.
+
+    Raises
+    ------
+    ValueError
+        It is not a compressed file.
+    """
+    if len(content) < HEADER.size:
+        raise ValueError("a file without a header")
+    magic, header, major, minor, mode, _, size = HEADER.unpack_from(content)
+    if (magic, header, mode, size) != (_MAGIC, HEADER.size, ZSTD, len(content)):
+        raise ValueError("a file of another form")
+    return bytes((major, minor)), content[HEADER.size :]

@@ -1,21 +1,26 @@
-"""What a computing party computes with: in this process, or spread over workers (`workers.py`).
+"""What the computing party computes with in this process, and what a round costs it.
 
-A party is a coroutine without processes or files; it is handed an engine. An engine takes encrypted blocks in and adds
-up, round by round; it owns the computing party's own columns.
+A party is a coroutine without processes or files, so it is handed an engine. An engine takes in encrypted blocks and
+adds them up, round by round; it holds the computing party's own columns. `workers.py` spreads one over processes.
 
-Source: Vertical HE, §3, steps (1) to (3) of Figure 1, and §3.1.
+Source: Vertical HE, §3, steps (1) to (3) of Figure 1, and §3.1; costs are measured, docs/vertical-he.md, "How long",
+and papers/benchmarks/vertical_he_cost.py.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.protocols.vertical_he.math.choose import encryption_seconds, linear_seconds
+from fastlloyd.protocols.vertical_he.math.circuit import seconds as circuit_seconds
 from fastlloyd.protocols.vertical_he.math.computer import Computer
 from fastlloyd.protocols.vertical_he.math.linear import LinearEngine
 from fastlloyd.protocols.vertical_he.math.pairwise import PairwiseEngine
 from fastlloyd.protocols.vertical_he.math.projection import ProjectionEngine
-from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PROJECTION
+from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION
 from fastlloyd.protocols.vertical_he.plan import Plan
 
 
@@ -40,3 +45,37 @@ def make_engine(plan: Plan, raw_columns: NDArray[np.float64], *, number: int = 0
     shared = shared_blocks(plan, engines, plan.blocks_of(raw_columns.shape[1]))
     kind = ProjectionEngine if plan.scheme == PROJECTION else LinearEngine
     return kind(plan, raw_columns, turns=dict.fromkeys(shared, (number, engines)))
+
+
+def round_seconds(plan: Plan, workers: int, n: int | None = None) -> float:
+    """Estimate the seconds of one round, to compare with its deadline.
+
+    Parameters
+    ----------
+    plan : Plan
+    workers : int
+        Processes of the computing party, each on a processor of its own.
+    n : int, optional
+        Records; by default as many as there may be.
+    """
+    n = plan.n_total if n is None else n
+    count, blocks = count_engines(plan, workers, n), plan.blocks_of(n)
+    if plan.scheme == PAIRWISE:
+        return circuit_seconds(n, plan.k, plan.scales.ring) * math.ceil(blocks / count) / blocks
+    whole, left = blocks // count, blocks % count
+    share = (whole + left * math.ceil(plan.k / count) / plan.k) / blocks
+    if plan.scheme == LINEAR:
+        return share * linear_seconds(n, plan.k, plan.corners, len(plan.columns(plan.computing)))
+    encrypting = encryption_seconds(n, plan.parts(plan.holder))
+    return share * linear_seconds(n, plan.k, plan.corners, plan.d) + encrypting
+
+
+def count_engines(plan: Plan, workers: int, n: int) -> int:
+    """Say how many of the computing party's workers have something to do with n records.
+
+    Notes
+    -----
+    The linear schemes divide what is left over by clusters as well.
+    """
+    blocks = plan.blocks_of(n)
+    return min(workers, blocks if plan.scheme == PAIRWISE else max(plan.k, blocks))

@@ -39,8 +39,7 @@ from numpy.typing import NDArray
 from fastlloyd.errors import ConfigError, FastLloydError, InternalError
 from fastlloyd.protocols.vertical_he.he.lattice import Sample
 from fastlloyd.protocols.vertical_he.math.computer import Computer, Engine, Work
-from fastlloyd.protocols.vertical_he.math.cost import count_engines, round_seconds
-from fastlloyd.protocols.vertical_he.math.engine import make_engine, shared_blocks
+from fastlloyd.protocols.vertical_he.math.engine import count_engines, make_engine, round_seconds, shared_blocks
 from fastlloyd.protocols.vertical_he.plan import Plan
 
 _FRAME = struct.Struct("<BQ")

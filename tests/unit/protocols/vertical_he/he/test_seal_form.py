@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastlloyd.protocols.vertical_he.he.residues import Halves
-from fastlloyd.protocols.vertical_he.he.seal_form import HEADER, SealForm, compressed_part
+from fastlloyd.protocols.vertical_he.he.seal import HEADER, SealForm, compressed_part
 
 FORM = SealForm((1, 2, 3, 2**64 - 1), 8, 2, b"\4\3", scale=0.5)
 ROWS = np.arange(32, dtype=np.int64).reshape(2, 2, 8)
