@@ -68,6 +68,12 @@ _READY_ELEMENTS = 1 << 20
 # How often a round's noise is drawn again, to see how far it moves the centres.
 _DRAWS = 32
 
+_RANGES = (
+    "A range of a centre is about the noise of the later half of the rounds, and about the last move; one of a size is "
+    "about the noise of the last round. Where other noise in the earlier rounds would have led is not in it: another "
+    "run may come to other clusters."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -430,8 +436,9 @@ class MaskedSums(Masked[SumsPlan]):
 
         Notes
         -----
-        As if the later rounds corrected what noise did in the earlier half, and no later round what it did in them.
-        Privacy: post-processing.
+        Given the states that the rounds began with, and with the last round's move, for the centres may not have stood
+        still. Another start, or other noise in the earlier half, can lead elsewhere: `about_ranges` says so. Privacy:
+        post-processing.
         """
         stream, variance = PublicStream(plan.seed, domains.SUMS_REDRAW), np.zeros_like(self.centers(state))
         for t in range(len(passed) // 2, len(passed)):
@@ -447,7 +454,8 @@ class MaskedSums(Masked[SumsPlan]):
             sizes = passed[-1][0][self.counts]
             margin = NORMAL_TAIL * plan.noise_on(self.counts, len(passed) - 1)
             ranges = np.clip(np.column_stack([sizes - margin, sizes + margin]), 0.0, plan.n_total)
-        return ResultNoise(size_ranges=ranges, centre_deviations=np.sqrt(variance))
+        moved = np.abs(self.centers(state) - self.centers(passed[-1][1]))
+        return ResultNoise(size_ranges=ranges, centre_deviations=np.sqrt(variance), unsettled=moved)
 
     def result(self, session: Session, plan: SumsPlan, end: SumsEnd) -> Result:
         """Return the result that the clients have at the end."""
@@ -466,6 +474,10 @@ class MaskedSums(Masked[SumsPlan]):
     def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights:
         """Return who sees what, the network left out."""
         return masked_sights(parameters, sums=self._sums())
+
+    def about_ranges(self, protocol: str) -> str:
+        """Say what the ranges of sizes and centres are about."""
+        return _RANGES
 
     def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
         """Return where data are and go."""

@@ -135,6 +135,9 @@ def test_the_range_of_a_result_covers_what_other_noise_would_have_given() -> Non
     off = np.abs([Means().step({**exact, "signs": other}, start, plan, 7) - result for other in others])
     assert (off <= 2.0 * noise.centre_deviations).mean() >= 0.9
     assert noise.centre_deviations.max() < 0.1
+    assert noise.unsettled is not None
+    np.testing.assert_array_equal(noise.unsettled, np.abs(result - start))
+    assert "another run may come to other clusters" in Means().about_ranges("means")
 
 
 def test_pairwise_masks_need_every_client() -> None:
