@@ -1,9 +1,9 @@
-"""What happens after the last round: compare what was heard, sign the result, exchange the counters.
+"""What happens after the last round: compare transcripts and results, sign the result, exchange the counters.
 
 ::
 
     client i                                   client j
-      chains, result  as digests         --->    compare; all who took part, over their own links
+      chains, result  as digests         --->    compare; all that took part, over their own links
                                          <---  chains, result
     or, with a common seed, through the server: `lifecycle/same_secret.py`
 
@@ -11,11 +11,11 @@
       Counters    own traffic, signature --->
                                          <---  Totals: everybody's traffic and signatures
 
-Nobody writes a result before chains and results were compared. The counters and signatures come after: a bad one costs
-a line of the report, never the result.
+No party writes a result before chains and results are compared. Counters and signatures come after: a bad one costs a
+line of the report, never the result.
 
-What a party signs of its result is a commitment (`crypto/commitment.py`), whose opening the parties with the result
-have and nobody else: so a signature tells a server nothing of a result that it has not.
+A party signs a commitment to its result (`crypto/commitment.py`). Only the parties with the result have its opening, so
+a signature reveals nothing to a server without the result.
 
 Source: docs/protocol.md, "Closing exchange".
 """
@@ -33,7 +33,7 @@ from typing import Annotated, Any, Literal, Self
 from fastlloyd.crypto.commitment import OPENING_BYTES
 from fastlloyd.crypto.link.identity import SIGNATURE_BYTES
 from fastlloyd.errors import PeerTimeout, Reason, SecurityError
-from fastlloyd.lifecycle.same_secret import NotAlike, prove_alike
+from fastlloyd.lifecycle.same_secret import NotEqual, prove_equality
 from fastlloyd.net.sockets import WireBytes
 from fastlloyd.party.declaration import ACROSS, OfPlan, Seen
 from fastlloyd.party.effects import Gather, Party, Receive, Send
@@ -53,12 +53,12 @@ _MOST_ACCOUNT_BYTES = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class ResultDigest:
-    """The result that a party has, as a digest, and what opens its commitment to it.
+    """The digest of a party's result, and the opening of its commitment.
 
     Attributes
     ----------
     digest : bytes of length 32
-        Of all that the party would sign.
+        Of everything that the party signs.
     opening : bytes of length 32
         Random, or derived from a secret that only parties with the result have.
     """
@@ -69,9 +69,9 @@ class ResultDigest:
 
 @dataclass(frozen=True, slots=True)
 class Chains(NoPayload):
-    """What each speaker has told the sender, as digests.
+    """Digests of what the sender received from each speaker.
 
-    Where the server has the result too, it sends and gets them as the clients do.
+    If the server has the result too, it sends and receives them as the clients do.
 
     Attributes
     ----------
@@ -84,15 +84,15 @@ class Chains(NoPayload):
     MOST_BYTES = 1 + _HELD.size + _MOST_SPEAKERS * _ENTRY.size
     SEEN = Seen(
         ACROSS,
-        "compare what all were told, and the result",
+        "compare what all received, and the result",
         server="nothing",
-        others="digests of what the sender was told, and of the result, with what opens its signature",
+        others="digests of what the sender received, and of the result, with what opens its signature",
     )
     chains: Mapping[PartyId, bytes]
     held: ResultDigest | None = None
 
     def body(self) -> bytes:
-        """Write 1, digest and opening, or 0; then rank and chain of each speaker, in the order of ranks."""
+        """Return 1, digest and opening, or 0; then rank and chain of each speaker, in the order of ranks."""
         held = b"\0" if self.held is None else b"\1" + _HELD.pack(self.held.digest, self.held.opening)
         return held + b"".join(_ENTRY.pack(speaker.rank, chain) for speaker, chain in sorted(self.chains.items()))
 
@@ -124,7 +124,7 @@ Count = Annotated[int, Within(0, 1 << 62)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What one party has sent."""
+    """Traffic that one party sent."""
 
     payload_bytes: Count
     link_bytes: Count
@@ -134,7 +134,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What one party says of itself at the end.
+    """What one party reports about itself at the end.
 
     Attributes
     ----------
@@ -142,14 +142,14 @@ class Account:
     signature : str
         Over the agreed digest and its result, in hexadecimal digits; empty without a roster.
     covers : {'public', 'centroids', 'result'}
-        What the signature covers: all that the party has of the report.
+        What the signature covers: every part of the report that the party has.
     wire : WireBytes or None
-        What it has counted on the network.
+        Bytes that it counted on the network.
 
     Raises
     ------
     ValueError
-        The signature is none.
+        The signature is malformed.
     """
 
     sent: Sent
@@ -164,13 +164,13 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Accounts(NoPayload):
-    """Accounts of several parties, or what was wrong with the message: it must not cost the result.
+    """Accounts of several parties, or the reason why the message could not be read, which must not cost the result.
 
     Attributes
     ----------
     by_party : mapping from PartyId to Account
     problem : str
-        Empty, or why the message could not be read.
+        Empty if the message could be read.
     """
 
     by_party: Mapping[PartyId, Account] = field(default_factory=dict)
@@ -183,7 +183,7 @@ class Accounts(NoPayload):
 
     @classmethod
     def read(cls, body: bytes, format: tuple[PartyId, ...]) -> Self:
-        """Decode the accounts of some of the parties in `format`; what cannot be read is noted, not raised."""
+        """Decode the accounts of some of the parties in `format`; an error is kept in `problem`, not raised."""
         try:
             return cls(_read_accounts(body, format))
         except ValueError as error:
@@ -191,17 +191,17 @@ class Accounts(NoPayload):
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ByRank:
     accounts: Mapping[str, Account]
 
 
 def _read_accounts(body: bytes, expected: tuple[PartyId, ...]) -> dict[PartyId, Account]:
     most = _MOST_ENTRY_BYTES * (1 + len(expected))
-    told = decode(_Told, load_json(body, most_bytes=most), "the final message").accounts
+    received = decode(_ByRank, load_json(body, most_bytes=most), "the final message").accounts
     names = {str(party.rank): party for party in expected}
-    if not told.keys() <= names.keys():
+    if not received.keys() <= names.keys():
         raise ValueError("accounts: expected parties of this run and no other")
-    return {names[name]: account for name, account in told.items()}
+    return {names[name]: account for name, account in received.items()}
 
 
 class Counters(Accounts):
@@ -213,7 +213,7 @@ class Counters(Accounts):
     SEEN = Seen(
         "client, server",
         "who sent how much, and the signatures of all",
-        server="traffic counts and signatures of all parties, which tell it nothing of a result that it has not",
+        server="traffic counts and signatures of all parties, which reveal nothing about a result that it lacks",
         others="the same",
     )
 
@@ -236,37 +236,37 @@ def compare_directly(
     held: ResultDigest | None = None,
     holders: Collection[PartyId] = (),
 ) -> Party[dict[PartyId, bytes]]:
-    """Compare with the other parties what the speakers have told, and the results; before anything is written.
+    """Compare what the speakers sent, and the results, with the other parties before anything is written.
 
     Parameters
     ----------
     me : PartyId
     everybody : tuple of PartyId
-        All that hear the same, `me` among them.
+        All parties that receive the same broadcasts, `me` among them.
     took_part : tuple of PartyId
-        Of these, who must answer: those of the last included set. Whoever missed it is heard if it is there.
+        Those that must answer: the last included set. A party that missed it is compared if it answers in time.
     transcript : Transcript
     held : ResultDigest or None
-        This party's result; None where it has none.
+        This party's result; None if it has none.
     holders : collection of PartyId
-        Of these parties, who has the result.
+        The parties that have the result.
 
     Returns
     -------
     dict from PartyId to bytes of length 32
-        The openings of the other parties that have the result, as far as they came.
+        The openings that came from the other parties with the result.
 
     Raises
     ------
     SecurityError
-        A speaker told one of them something else, or they have different results; names the speaker, or who differs.
+        A speaker sent one of them something else, or they have different results; names the speaker, or who differs.
     PeerTimeout
-        One that took part says nothing: a server between them could keep it silent, so there is no result.
+        A party that took part sends nothing. A server between them could hold its message back, so there is no result.
 
     Notes
     -----
-    Sees: each party, that the others heard the same; each that has the result, that the others have the same; the
-    server, which relays at most, nothing.
+    Sees: each party learns that the others received the same; each with the result, that the others have the same
+    result; the server, which at most relays, nothing.
     """
     others = tuple(party for party in everybody if party != me)
     required = frozenset(took_part) - {me}
@@ -280,23 +280,23 @@ def compare_directly(
     if without:
         yield Send(without, Chains(transcript.chains), COMPARE_ROUND)
     late = frozenset(others) - required
-    told: dict[PartyId, Chains] = yield Gather(others, Chains, COMPARE_ROUND, len(required), None, late)
-    for party, message in sorted(told.items()):
+    received: dict[PartyId, Chains] = yield Gather(others, Chains, COMPARE_ROUND, len(required), None, late)
+    for party, message in sorted(received.items()):
         _compare(me, transcript.chains, party, message.chains)
-    missing = sorted(required - set(told))
+    missing = sorted(required - set(received))
     if missing:
         raise PeerTimeout(
-            f"{missing[0]} took part but did not say what it was told, so {me} writes no result; look at it, and if "
-            "it is well, at the server between the two",
+            f"{missing[0]} took part but did not send its transcript, so {me} writes no result; check that party, and "
+            "if it runs, the server between the two",
             rank=missing[0].rank,
         )
     if held is None:
         return {}
-    theirs = {party: told[party].held for party in with_result if party in told}
+    theirs = {party: received[party].held for party in with_result if party in received}
     silent = next((party for party, other in sorted(theirs.items()) if other is None and party in required), None)
     if silent is not None:
         raise SecurityError(
-            f"{silent} did not say which result it has, expected its digest; compare versions", rank=silent.rank
+            f"{silent} did not send the digest of its result, expected one; compare versions", rank=silent.rank
         )
     known = {party: other for party, other in theirs.items() if other is not None}
     _compare_results(me, {me: held.digest, **{party: other.digest for party, other in known.items()}})
@@ -312,7 +312,7 @@ def compare_through_server(
     secret: bytes,
     result: bytes,
 ) -> Party[None]:
-    """Do the same as `compare_directly` through the server, with a secret that it does not know.
+    """Compare as `compare_directly` does, but through the server, with a secret that it does not know.
 
     Parameters
     ----------
@@ -321,38 +321,32 @@ def compare_through_server(
     secret : bytes
         The clients' common seed.
     result : bytes
-        Run and digest of the result; all these clients have one.
+        Run id and digest of the result, which all these clients have.
 
     Raises
     ------
     SecurityError
-        The server told somebody something else, names it; or the clients have different results, names who differs.
+        The server sent somebody something else, names it; or the clients have different results, names who differs.
     PeerTimeout
-        One that took part says nothing.
+        A client that took part sends nothing.
 
     Notes
     -----
-    Sees: each client, that the others heard and have the same; the server, who it told the same and who has the same.
+    Sees: each client learns that the others received, and have, the same; the server, which clients agree.
     """
-    things = {domains.TOLD_ALIKE: transcript.digest(), domains.SAME_RESULT: result}
+    things = {domains.SAME_TRANSCRIPT: transcript.digest(), domains.SAME_RESULT: result}
     try:
-        yield from prove_alike(me, everybody, took_part, secret=secret, things=things, round_=COMPARE_ROUND)
-    except NotAlike as error:
+        yield from prove_equality(me, everybody, took_part, secret=secret, things=things, round_=COMPARE_ROUND)
+    except NotEqual as error:
         if error.purpose == domains.SAME_RESULT:
             said = ", as the server says" if not error.odd.is_server else ""
             raise _other_result(me, None if error.odd.is_server else error.odd, said) from error
         whom = "all clients the same" if error.odd.is_server else f"{error.odd} and the others the same"
-        liar = "a client" if error.odd.is_server else str(error.odd)
-        raise SecurityError(
-            f"{SERVER} did not tell {whom}: plan, replies or included clients differ, so no result is written (or "
-            f"{liar} misstates what it heard); find out why before you run again",
-            rank=SERVER.rank,
-            reason=Reason.EQUIVOCATION,
-        ) from error
+        raise _equivocation(SERVER, whom, "a client" if error.odd.is_server else str(error.odd)) from error
 
 
 def _compare_results(me: PartyId, digests: Mapping[PartyId, bytes]) -> None:
-    """Refuse different results; name the first party whose result is not that of more than half."""
+    """Refuse different results; name the first party that differs from the majority."""
     usual, votes = Counter(digests.values()).most_common(1)[0]
     if votes == len(digests):
         return
@@ -362,15 +356,15 @@ def _compare_results(me: PartyId, digests: Mapping[PartyId, bytes]) -> None:
 
 
 def _other_result(me: PartyId, odd: PartyId | None, said: str = "") -> SecurityError:
-    """Say that results differ; where nobody can tell who has the odd one, each party can only say that it differs."""
+    """Return the error that says that results differ; without a majority (`odd` is None) it blames no other party."""
     if odd is None:
         who = f"{me} and other parties have different results, and which of them is right is not known"
     elif odd == me:
-        who = f"{me}, this party, has another result than the others{said}"
+        who = f"{me}, this party, has a different result than the others{said}"
     else:
-        who = f"{odd} has another result than the others{said}"
+        who = f"{odd} has a different result than the others{said}"
     return SecurityError(
-        f"{who}: expected the same from all, so nobody writes one, and what was released stays in the ledgers; compare "
+        f"{who}: expected the same from all, so nobody writes one, and the releases stay in the ledgers; compare "
         "`fastlloyd --version` and the machines of the parties before you run or resume",
         rank=(me if odd is None else odd).rank,
         reason=Reason.OTHER_RESULT,
@@ -381,12 +375,17 @@ def _compare(me: PartyId, own: Mapping[PartyId, bytes], party: PartyId, theirs: 
     """Blame the first speaker whose chains differ."""
     for speaker in sorted({*own, *theirs}):
         if own.get(speaker) != theirs.get(speaker):
-            raise SecurityError(
-                f"{speaker} did not tell {me} and {party} the same: plan, replies or included clients differ, so no "
-                f"result is written (or {party} misstates what it heard); find out why before you run again",
-                rank=speaker.rank,
-                reason=Reason.EQUIVOCATION,
-            )
+            raise _equivocation(speaker, f"{me} and {party} the same", str(party))
+
+
+def _equivocation(speaker: PartyId, whom: str, liar: str) -> SecurityError:
+    """Return the error that blames a speaker for different broadcasts, unless `liar` lies."""
+    return SecurityError(
+        f"{speaker} did not send {whom}: plan, replies or included clients differ, so no result is written (or {liar} "
+        "misstates what it received); find out why before you run again",
+        rank=speaker.rank,
+        reason=Reason.EQUIVOCATION,
+    )
 
 
 def account_client(me: PartyId, everybody: tuple[PartyId, ...], own: Account) -> Party[Totals]:
@@ -397,14 +396,14 @@ def account_client(me: PartyId, everybody: tuple[PartyId, ...], own: Account) ->
 
 
 def collect_accounts(clients: tuple[PartyId, ...], late: frozenset[PartyId]) -> Party[dict[PartyId, Counters]]:
-    """Collect the clients' accounts, as many as come; run by the server."""
-    told: dict[PartyId, Counters] = yield Gather(clients, Counters, FINAL_ROUND, 0, clients, late)
+    """Collect the accounts of the clients that send one; run by the server."""
+    received: dict[PartyId, Counters] = yield Gather(clients, Counters, FINAL_ROUND, 0, clients, late)
     return {
         party: message if message.problem or set(message.by_party) == {party} else Counters(problem="it is another's")
-        for party, message in told.items()
+        for party, message in received.items()
     }
 
 
-def tell_totals(clients: tuple[PartyId, ...], accounts: Mapping[PartyId, Account]) -> Party[None]:
+def send_totals(clients: tuple[PartyId, ...], accounts: Mapping[PartyId, Account]) -> Party[None]:
     """Send all accounts to everybody; run by the server."""
     yield Send(clients, Totals(accounts), FINAL_ROUND)

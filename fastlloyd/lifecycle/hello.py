@@ -1,14 +1,14 @@
-"""What happens before round 0, alike for every horizontal protocol.
+"""What happens before round 0 in every horizontal protocol.
 
 ::
 
     client i                                     server
       Hello      number and names of features,
-                 rounds it has finished  ------>    all clients alike?
+                 rounds it has finished  ------>    all clients the same?
                                          <------  PlanProposal: the plan of the run (public), rounds done
       check the plan, recompute epsilon
       ... seed agreement among the clients ...
-      Ready                              ------>    all are there: round 0 begins
+      Ready                              ------>    all are ready: round 0 begins
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fastlloyd.wire.header import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
 
 _MAX_JSON_BYTES = 1 << 24
 MAX_COLUMNS = 1_000_000
-"""Most features of a table."""
+"""The largest number of features of a table."""
 Names = Annotated[tuple[str, ...], Within(1, MAX_COLUMNS)]
 """Names of features."""
 Rounds = Annotated[int, Within(0, FINAL_ROUND - 1)]
@@ -43,13 +43,13 @@ class Document(NoPayload):
 
     def body(self) -> bytes:
         """Return canonical JSON."""
-        # Not `asdict` from the start: it would copy a whole plan, value by value, for each client that it goes to.
+        # `asdict` here would copy the whole plan, value by value, once for each client.
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False, default=asdict).encode()
 
     @classmethod
     def read(cls, body: bytes, format: None) -> Self:
-        """Decode the fields that the class declares; there is no other format."""
+        """Decode the fields that the class declares."""
         return decode(cls, load_json(body, most_bytes=_MAX_JSON_BYTES), "")
 
 
@@ -105,7 +105,7 @@ class Go(Document):
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """What the clients told about their tables: public feature names, and rounds finished on resume."""
+    """What the clients announced: public feature names, and on resume the rounds that each has finished."""
 
     names: tuple[str, ...]
     rounds_done: Mapping[PartyId, int]
@@ -117,7 +117,7 @@ def gather_announced(clients: tuple[PartyId, ...]) -> Party[Announced]:
     Raises
     ------
     PeerError
-        A client has other features than most clients have, or, of two, than the first.
+        A client's features differ from those of most clients, or, of two clients, from the first one's.
     """
     hellos: dict[PartyId, Hello] = yield Gather(clients, Hello, SETUP_ROUND, len(clients))
     names, _ = Counter(hellos[party].names for party in clients).most_common(1)[0]
@@ -130,7 +130,7 @@ def gather_announced(clients: tuple[PartyId, ...]) -> Party[Announced]:
 
 
 def _different(usual: PartyId, names: tuple[str, ...], party: PartyId, other: tuple[str, ...]) -> str:
-    """Say how two schemas differ."""
+    """Describe how two schemas differ."""
     if len(other) != len(names):
         return (
             f"{party} has {format_count(len(other), 'feature')}, {usual} has {len(names)}; all clients need the "
@@ -149,7 +149,7 @@ def propose_plan(clients: tuple[PartyId, ...], plan: Mapping[str, Any], rounds_d
     Raises
     ------
     ConfigError
-        It is longer than the clients take.
+        The plan is longer than the clients accept.
     """
     proposal = PlanProposal(plan, rounds_done)
     check_length(proposal, "the plan with all names of features takes")
@@ -158,12 +158,12 @@ def propose_plan(clients: tuple[PartyId, ...], plan: Mapping[str, Any], rounds_d
 
 
 def receive_plan(names: tuple[str, ...], rounds_done: int) -> Party[PlanProposal]:
-    """Introduce oneself and receive the plan; run by each client.
+    """Send this client's names and receive the plan; run by each client.
 
     Raises
     ------
     ConfigError
-        The names are longer than the server takes.
+        The names are longer than the server accepts.
     """
     hello = Hello(names, rounds_done)
     check_length(hello, "the names of the features take")
@@ -188,8 +188,8 @@ def check_length(message: Document, what_takes: str) -> None:
         )
 
 
-def tell_ready() -> Party[None]:
-    """Tell the server that this party's set-up is done; run by each client."""
+def send_ready() -> Party[None]:
+    """Report to the server that this party's set-up is done; run by each client."""
     yield Send((SERVER,), Ready(), SETUP_ROUND)
 
 
@@ -198,16 +198,16 @@ def await_ready(clients: tuple[PartyId, ...]) -> Party[None]:
     yield Gather(clients, Ready, SETUP_ROUND, len(clients))
 
 
-def let_go(clients: tuple[PartyId, ...]) -> Party[None]:
-    """Tell all clients to send what they have prepared; run by the server."""
+def send_go(clients: tuple[PartyId, ...]) -> Party[None]:
+    """Ask all clients to send what they have prepared; run by the server."""
     yield Send(clients, Go(), SETUP_ROUND)
 
 
 def await_go() -> Party[None]:
-    """Wait until all clients have prepared what they send; run by each client."""
+    """Wait until all clients are prepared to send; run by each client."""
     yield Receive(SERVER, Go, SETUP_ROUND)
 
 
 def refuse_plan(error: ValueError) -> PeerError:
-    """Blame the server for a plan that does not fit."""
+    """Return the error that blames the server for a plan that does not fit."""
     return PeerError(f"the server proposed a plan that was refused: {error}", rank=SERVER.rank)

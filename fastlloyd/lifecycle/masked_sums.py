@@ -1,8 +1,24 @@
-"""GlobalMSA: noisy masked sums over the clients, round after round, from a client's side and from the server's.
+"""GlobalMSA: noisy masked sums over the clients, round after round, at a client and at the server.
 
-FastLloyd's Algorithm 1 calls it for the relative sums (line 15) and for the counts (line 16); there both travel in one
-vector. With pairwise masking the server has nothing to take off and no noise to add: the clients' masks cancel in the
-sum of all of them, and their shares of noise add up in it. The server then sees the noisy sums, as the clients do.
+FastLloyd's Algorithm 1 calls it for the relative sums (line 15) and for the counts (line 16); here both travel in one
+vector.
+
+::
+
+    client i                                         server
+      v_i, such as R_i and C_i of FastLloyd (Alg. 1, lines 6 to 13)
+      MaskedUpdate  v_i + r_i mod 2^b    -------->     sum over the clients included
+                                                       + noise (Fig. 1)
+      NoisyMaskedSum  v + r + noise      <--------     the same bytes to all clients
+      subtract the masks of the set included
+
+Each round has one message up and one down per client, with as many ring elements as the plan says. FastLloyd has
+k (d + 1): the k x d sums, row by row, then the k counts; a round that counts records in cells has only these counts.
+The included set travels as a bitmap and counts as link bytes.
+
+With pairwise masking v_i contains the client's share of the noise, all clients are always included, and their r_i add
+up to 0: the server removes no mask, adds no noise, and sees the noisy sum, as the clients do. The reply is this sum, in
+clear inside TLS.
 
 Source: FastLloyd, §5.3.4, Figure 1; `rounds.py` sends, receives and resumes.
 """
@@ -12,33 +28,157 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import InternalError, PeerError
-from fastlloyd.lifecycle.masked_messages import MESSAGES, MaskedUpdate, NoisyMaskedSum, VectorPlan, vector_format
-from fastlloyd.lifecycle.messages import plan_bounds
-from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, Draw, MessageFormat, ServerRounds
-from fastlloyd.masking.fixed import RingArray
+from fastlloyd.lifecycle.messages import CLOSING_OF_PAIRS, EQUALITY, OPENING, PAIRS, READY, SEALED, plan_bounds
+from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, Draw, MessageFormat, ServerRounds, StoredRounds
+from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.masking.mask import Masks
+from fastlloyd.party.declaration import DOWN, UP, MessageBounds, Messages, OfPlan, Seen, common, pairwise
 from fastlloyd.party.effects import Party
-from fastlloyd.party.message_bounds import MessageBounds
-from fastlloyd.party.stored import StoredRounds
+from fastlloyd.party.message import IncludedPayload, RingPayload
 from fastlloyd.privacy.release import Release
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
+
+class VectorPlan(Protocol):
+    """What a plan states about the vectors of its rounds."""
+
+    @property
+    def clients(self) -> int:
+        """How many clients take part."""
+
+    @property
+    def ring_bits(self) -> int:
+        """The width of a ring element."""
+
+    def elements(self, t: int) -> int:
+        """Return the number of ring elements of a message in round t."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFormat:
+    """The public shape of both messages of a round: ring, number of elements, number of clients."""
+
+    ring: Ring
+    elements: int
+    clients: int
+
+
+def vector_format(plan: VectorPlan, t: int) -> VectorFormat:
+    """Return the shape of round t's messages."""
+    return VectorFormat(Ring(plan.ring_bits), plan.elements(t), plan.clients)
+
+
+def _longest(plan: Any) -> int:
+    return int(max(map(plan.elements, range(len(plan.rounds)))) * plan.ring_bits // 8)
+
+
+def _exact(facts: Mapping[str, Any]) -> bool:
+    return not facts.get("private", True)
+
+
+_sum = partial(Seen, DOWN, network="length, time")
+
+
+class MaskedUpdate(RingPayload):
+    """A masked vector, for the server only: every client could remove the mask.
+
+    Attributes
+    ----------
+    data : bytes
+        The round's ring elements, little endian.
+    """
+
+    __slots__ = ()
+    TYPE = 32
+    MOST_BYTES = OfPlan(_longest)
+    SEEN = Seen(
+        UP,
+        "this site's contribution to a round: sums over its records, under a mask",
+        server="uniform random ring elements",
+        others="never sent to them",
+        network="length, time",
+    )
+
+
+class NoisyMaskedSum(IncludedPayload):
+    """The sum with noise, released to the clients, who remove the masks.
+
+    Attributes
+    ----------
+    data : bytes
+        The round's ring elements, little endian.
+    included : tuple of PartyId
+        The clients whose updates are in the sum.
+    clients : int
+    """
+
+    __slots__ = ()
+    TYPE = 33
+    MOST_BYTES = OfPlan(lambda plan: _longest(plan) + (plan.clients + 7) // 8)
+    SEEN = (
+        _sum(
+            "the sum over all sites, with noise, still under masks",
+            server="what it computed: uniform random",
+            others="after unmasking: noisy sums and counts",
+            when=lambda facts: common(facts) and not _exact(facts),
+        ),
+        _sum(
+            "the noisy sum over all sites",
+            server="the noisy sums and counts, hence the centroids",
+            others="the same",
+            variant="pairwise",
+            when=lambda facts: pairwise(facts) and not _exact(facts),
+        ),
+        _sum(
+            "the sum over all sites, without noise, still under masks",
+            server="what it computed: uniform random",
+            others="after unmasking: exact sums and counts",
+            variant="exact",
+            when=lambda facts: common(facts) and _exact(facts),
+        ),
+        _sum(
+            "the sum over all sites, without noise",
+            server="the exact sums and counts, hence the centroids",
+            others="the same",
+            variant="exact, pairwise",
+            when=lambda facts: pairwise(facts) and _exact(facts),
+        ),
+    )
+
+    @classmethod
+    def read(cls, body: bytes, format: VectorFormat) -> Self:
+        """Check bitmap and length; refuse an empty set."""
+        included, data = cls.cut(body, format.clients, "a sum over")
+        format.ring.from_bytes(data, format.elements)
+        return cls(data, included, format.clients)
+
+    def elements(self, format: VectorFormat) -> RingArray:
+        """Return the ring elements, shape (elements,)."""
+        return format.ring.from_bytes(self.data, format.elements)
+
+
+MESSAGES: Messages = (
+    *(*OPENING, *SEALED, *EQUALITY, *PAIRS, *READY),
+    *(MaskedUpdate, NoisyMaskedSum),
+    *CLOSING_OF_PAIRS,
+)
+
 LocalUpdate = Callable[[], NDArray[np.int64]]
-"""This client's vector of the round, shape (plan.elements(t),); asked for only if it was not sent before."""
+"""Returns this client's vector of the round, shape (plan.elements(t),); called only if it was not sent before."""
 
 
 class MaskedPlan(VectorPlan, Protocol):
-    """What a plan says of its masked sums."""
+    """What a plan states about its masked sums."""
 
     @property
     def min_clients(self) -> int:
-        """How many a round needs."""
+        """The least number of clients of a round."""
 
     @property
     def masking(self) -> str:
@@ -52,7 +192,7 @@ class MaskedPlan(VectorPlan, Protocol):
         """Return what round t releases."""
 
     def rounds_ahead(self, t: int) -> range:
-        """Return the rounds from t on whose noise is worth having ready: bounded in memory."""
+        """Return the rounds from t on whose noise is drawn ahead: bounded in memory."""
 
 
 def bounds(plan: MaskedPlan) -> MessageBounds:
@@ -68,7 +208,7 @@ class GlobalMsa:
     me : PartyId
     plan : MaskedPlan
     masks : Masks
-        Of any shape; each round's vector has its own.
+        Of any shape; each round's vector has its own shape.
     share : callable or None
         With pairwise masking: round number to this client's fresh share of the noise.
     stored : StoredRounds
@@ -87,7 +227,7 @@ class GlobalMsa:
         self._rounds = ClientRounds(me, ahead, stored, masks)
 
     def add_up(self, t: int, local_update: LocalUpdate) -> Party[tuple[NDArray[np.int64], tuple[PartyId, ...]]]:
-        """Add round t's updates of all clients up, masked; return the noisy sum and the clients in it.
+        """Add up all clients' masked updates of round t; return the noisy sum and the clients in it.
 
         Raises
         ------
@@ -109,25 +249,21 @@ class GlobalMsa:
         reply = yield from self._rounds.masked(
             t, MessageFormat(MaskedUpdate, shape), local_update, MessageFormat(NoisyMaskedSum, shape), meanwhile=expand
         )
-        self._check(reply, t)
-        ready = of_all and reply.included == self._everybody
-        mask = of_all[0] if ready else masks.total(t, reply.included, history)
-        noisy = shape.ring.decode(reply.elements(shape) - mask)  # Figure 1: Enc(v + gamma) - r, times 2^q
-        return noisy, reply.included
-
-    def _check(self, reply: NoisyMaskedSum, t: int) -> None:
-        """Refuse a sum over fewer clients than agreed."""
         if len(reply.included) < self._plan.min_clients:
             raise PeerError(
                 f"the server's sum of round {t} includes {len(reply.included)} clients, expected at least "
                 f"{self._plan.min_clients} (--min-clients)",
                 rank=SERVER.rank,
             )
+        ready = of_all and reply.included == self._everybody
+        mask = of_all[0] if ready else masks.total(t, reply.included, history)
+        noisy = shape.ring.decode(reply.elements(shape) - mask)  # Figure 1: Enc(v + gamma) - r, times 2^q
+        return noisy, reply.included
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the server has at the end: who was included in each round, and who is behind."""
+    """What the server has at the end: the clients included in each round, and those that missed the last one."""
 
     included: tuple[tuple[PartyId, ...], ...]
     late: frozenset[PartyId]
@@ -149,7 +285,7 @@ def server(
         Round number t to fresh secret noise in grid units, int64, shape (plan.elements(t),); zeros with pairwise
         masking.
     stored : mapping from round to reply bytes, optional
-        On resume: replies that were fixed before; sent again as they are, never drawn again.
+        On resume: replies of closed rounds, sent again unchanged; their noise is never drawn again.
     rounds_done : mapping from client to its number of accepted replies, optional
 
     Notes
@@ -167,7 +303,7 @@ def server(
     def answer(total: RingArray, among: tuple[PartyId, ...]) -> NoisyMaskedSum:
         return NoisyMaskedSum(total.tobytes(), among, plan.clients)
 
-    for t in range(len(plan.rounds)):  # Alg. 1, line 4; all that follows is Figure 1
+    for t in range(len(plan.rounds)):  # Alg. 1, line 4; the rest is Figure 1
         shape = vector_format(plan, t)
         # Figure 1: "Compute sum", "Add noise value", send Enc(v + gamma)
         up, down = MessageFormat(MaskedUpdate, shape), MessageFormat(NoisyMaskedSum, shape)

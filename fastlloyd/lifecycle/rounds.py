@@ -8,11 +8,11 @@
       Receive, then Save reply-t       <-------     Save      reply-t, then Send
       Attest    the reply                           Attest    the reply
 
-What was saved before it left is sent again byte for byte on resume, never computed or drawn again: so a mask covers one
-vector, and no release is made twice. The reply is the same bytes for all, and all compare it at the end (`Attest`).
+On resume, saved bytes are sent again unchanged, never computed or drawn again: so a mask covers one vector, and no
+release is made twice. All clients receive the same reply and compare it at the end (`Attest`).
 
-A protocol says what goes up and what comes down (`MessageFormat`), what its vector is, and what the server makes of the
-sum. Masks and noise are added here and nowhere else.
+A protocol states both messages (`MessageFormat`), its vector, and the server's answer to the sum. Masks and noise are
+added only here.
 
 Source: FastLloyd, §5.3.4, Figure 1; docs/protocol.md, "Rounds" and "Resume".
 """
@@ -20,7 +20,7 @@ Source: FastLloyd, §5.3.4, Figure 1; docs/protocol.md, "Rounds" and "Resume".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -30,7 +30,6 @@ from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.masking.mask import NO_HISTORY, Masks, continue_history
 from fastlloyd.party.effects import Attest, Gather, Party, Publish, Receive, Record, Save, Send
 from fastlloyd.party.message import RingFormat, RingPayload, recall
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.release import Release
 from fastlloyd.wire.header import SERVER, Message, PartyId, clients
 
@@ -38,35 +37,51 @@ M = TypeVar("M", bound=Message)
 U = TypeVar("U", bound=Message)
 V = TypeVar("V", bound=RingPayload)
 Draw = Callable[[int], NDArray[np.int64]]
-"""From a round's number to fresh noise in grid units, int64, as long as the round's vector."""
+"""From a round's number to fresh noise in grid units, int64, of the length of the round's vector."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageFormat(Generic[M]):
-    """How a body is read: the message's class, and the public format that it is checked against."""
+    """A message's class, and the public format that its body is checked against."""
 
     type: type[M]
     format: Any = None
 
 
-class Ahead:
-    """What a party makes ready before its round: noise, or its share of it, and the ledger's entries.
+@dataclass(frozen=True, slots=True)
+class StoredRounds:
+    """What a client saved of an interrupted run.
 
-    It lets a party draw noise while the others compute, and write the next round's releases to the ledger while it
-    would wait anyway. Noise drawn ahead belongs to its round's number and is used once.
+    Attributes
+    ----------
+    uplinks, replies : mapping from round to bytes sent or accepted
+    server_done : int
+        Rounds that the server has closed.
+    """
+
+    uplinks: Mapping[int, bytes] = field(default_factory=dict)
+    replies: Mapping[int, bytes] = field(default_factory=dict)
+    server_done: int = 0
+
+
+class Ahead:
+    """What a party prepares before its round: noise, or its share of it, and ledger entries.
+
+    A party draws noise while the others compute, and writes the next round's releases to the ledger while it waits.
+    Noise drawn ahead belongs to one round and is used once.
 
     Parameters
     ----------
     rounds : int
-        How many there are.
+        Number of all rounds.
     releases : callable
         From a round's number to its releases.
     draw : callable or None
-        The server's noise, or a client's share of it; None where this party adds none.
+        The server's noise, or a client's share of it; None if this party adds none.
     known : callable
-        Whether the length of a round's vector is known before its turn: only then its noise is drawn ahead.
+        Whether the length of a round's vector is known before its turn: noise is drawn ahead only then.
     record_ahead : bool
-        Whether the next round's releases are recorded while this party would wait.
+        Whether the next round's releases are recorded while this party waits.
     """
 
     def __init__(
@@ -88,7 +103,7 @@ class Ahead:
         self._recorded: set[int] = set()
 
     def stock(self, rounds: Iterable[int]) -> None:
-        """Make noise and entries of these rounds."""
+        """Prepare noise and ledger entries of these rounds."""
         for t in rounds:
             if self._draw is not None:
                 self._noise[t] = self._draw(t)
@@ -103,18 +118,18 @@ class Ahead:
                 yield Record(releases)
 
     def draw(self, t: int) -> None:
-        """Draw the noise of round t, if there is such a round and its length is known."""
+        """Draw the noise of round t, if round t exists and its length is known."""
         if t < self._rounds and self._draw is not None and t not in self._noise and self._known(t):
             self._noise[t] = self._draw(t)
 
     def prepare(self, t: int) -> Party[None]:
-        """Draw the noise of round t, and write its releases to the ledger, if there is such a round."""
+        """Draw the noise of round t and write its releases to the ledger, if round t exists."""
         self.draw(t)
         if t < self._rounds and self._record_ahead:
             yield from self.record(t)
 
     def add_noise(self, vector: RingArray, ring: Ring, t: int) -> RingArray:
-        """Add round t's noise to ring elements, if this party adds any; it is not kept."""
+        """Add round t's noise to ring elements, if this party adds any, and discard the noise."""
         if self._draw is None:
             return vector
         ready = self._noise.pop(t, None)
@@ -149,7 +164,7 @@ class ClientRounds:
         Raises
         ------
         TypeError
-            These rounds have no masks: the protocol's code is at fault.
+            These rounds have no masks: a bug in the protocol.
         """
         if self._masks is None:
             raise TypeError("rounds without masks were asked to mask a vector")
@@ -157,7 +172,7 @@ class ClientRounds:
 
     @property
     def history(self) -> bytes:
-        """A digest of all replies so far: the next round's masks follow from it."""
+        """Digest of all replies so far, from which the next round's masks are derived."""
         return self._history
 
     def masked(
@@ -175,17 +190,17 @@ class ClientRounds:
         ----------
         t : int
         up : MessageFormat
-            Of the masked vector; its format is a `RingFormat`.
+            Format of the masked vector, a `RingFormat`.
         vector : callable
-            Makes the vector, int64, shape (format.elements,), on the grid; asked for only if it was not sent before.
+            Returns the vector, int64, shape (format.elements,), on the grid; called only if it was not sent before.
         down : MessageFormat
-            Of the reply.
+            Format of the reply.
         meanwhile : callable, optional
-            Work that does not depend on the reply, done while the server works.
+            Work that does not depend on the reply, done while the server computes.
 
         Notes
         -----
-        Privacy: the round's releases are in the ledger before the vector is made.
+        Privacy: the round's releases are in the ledger before the vector is computed.
         """
 
         def uplink() -> V:
@@ -206,7 +221,7 @@ class ClientRounds:
         *,
         meanwhile: Callable[[], None] | None = None,
     ) -> Party[M]:
-        """Send round t's message as it is; return the reply. Parameters as for `masked`."""
+        """Send round t's message without a mask; return the reply. Parameters as for `masked`."""
 
         def send() -> Party[None]:
             yield from self._ahead.record(t)
@@ -218,17 +233,17 @@ class ClientRounds:
                 message = uplink()
                 yield Save(f"uplink-{t}", message.body())
             yield Send((SERVER,), message, t)
-            # A ledger that goes further than `run/` explains is refused on resume: only now.
+            # Only after the send: resume refuses a ledger with releases that the saved uplinks do not explain.
             yield from self._ahead.prepare(t + 1)
 
         return self._round(t, send, down, meanwhile)
 
     def heard(self, t: int, down: MessageFormat[M]) -> Party[M]:
-        """Send nothing in round t; return what the server sends to all."""
+        """Send nothing in round t; return the server's broadcast."""
 
         def send() -> Party[None]:
             yield from self._ahead.record(t)
-            # Not its releases: no uplink of this round will explain to a resume why the ledger goes further.
+            # Not the releases: no saved uplink of this round explains them to a resume.
             self._ahead.draw(t + 1)
 
         return self._round(t, send, down, None)
@@ -256,20 +271,20 @@ class ServerRounds:
     Parameters
     ----------
     count : int
-        Clients.
+        Number of clients.
     rounds : int
-        How many there are.
+        Number of all rounds.
     ahead : Ahead
     at_least : int
-        Clients without which a round fails.
+        A round with fewer clients fails.
     stored : mapping from round to reply bytes, optional
-        On resume: replies that were fixed before; sent again as they are, never made again.
+        On resume: replies of closed rounds, sent again unchanged.
     rounds_done : mapping from client to its number of accepted replies, optional
 
     Attributes
     ----------
     late : frozenset of PartyId
-        Who missed the last round.
+        The clients that missed the last round.
     """
 
     def __init__(
@@ -306,15 +321,15 @@ class ServerRounds:
         ----------
         t : int
         up : MessageFormat
-            Of a masked vector; its format is a `RingFormat`. Aggregators may have added some of them up.
+            Format of a masked vector, a `RingFormat`. Aggregators may have added some of them up.
         down : MessageFormat
-            Of the reply.
+            Format of the reply.
         answer : callable
-            From the noisy sum, ring elements, and the clients in it to the reply; not asked for a round that is stored.
+            From the noisy sum, ring elements, and the clients in it to the reply; not called for a stored round.
         stock : callable, optional
-            Rounds whose noise is made ready before the first round that is not stored.
+            Returns the rounds whose noise is prepared before the first round that is not stored.
         values : mapping, optional
-            Public, for progress.
+            Public values to report as progress.
 
         Notes
         -----
@@ -346,7 +361,7 @@ class ServerRounds:
     def spoken(
         self, t: int, down: MessageFormat[M], answer: Callable[[], M], *, values: Mapping[str, Any] | None = None
     ) -> Party[M]:
-        """Ask nobody in round t; send and return the answer."""
+        """Send and return the answer of round t without asking the clients."""
         return self._round(t, None, down, lambda uplinks, among: answer(), values=values)
 
     def _round(

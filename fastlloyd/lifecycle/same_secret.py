@@ -1,4 +1,4 @@
-"""Clients with a common secret find out whether all have the same, through a server that could lie.
+"""Clients with a common secret prove to each other, through an untrusted server, that they all have the same values.
 
 ::
 
@@ -6,11 +6,11 @@
       tag_i, own_i             ------------->    who has another tag?  digest of own_1 | .. | own_M
       compare the digest       <-------------  proof
 
-Tag and own bytes are pieces of one stream, whose key comes from the secret and from what is to be alike. All clients
-have the same tag. The own bytes of a client come from that client alone, and every client can compute those of all. So
-only a server to which all clients sent bytes of the same stream can make the digest: it cannot say that all are alike
-when they are not. It can say that they are not when they are, which ends the run. Each client sends and gets one
-message, whatever their number, and however many things they compare at once: each has a stream.
+Tag and own bytes are pieces of one stream, whose key is derived from the secret and the value to compare. All clients
+with the same value have the same tag. Only client i sends own_i, but every client can compute the own bytes of all. So
+only a server that received bytes of the same stream from all clients can make the digest: it cannot claim equality
+where there is none. It can claim a difference where there is none, which ends the run. Each client sends and receives
+one message, for any number of clients and of values that are compared at once; each value has its own stream.
 
 Source: docs/protocol.md, "Comparison through the server".
 """
@@ -28,39 +28,39 @@ from typing import Self
 from fastlloyd.errors import PeerTimeout, SecurityError
 from fastlloyd.party.declaration import OfPlan, Seen, common
 from fastlloyd.party.effects import Gather, Party, Receive, Send
-from fastlloyd.party.message import NoPayload
+from fastlloyd.party.message import NoPayload, check_size
 from fastlloyd.randomness.prg import KEY_BYTES, NONCE_BYTES, derive, keystream
 from fastlloyd.wire.header import SERVER, PartyId, decode_included, encode_included
 
 THINGS = 2
-"""How many things the clients compare at the end: what they heard, and the result."""
+"""The clients compare two things at the end: what they received, and the result."""
 TAG_BYTES = 2 * KEY_BYTES
 _PROOF = struct.Struct(f"<I{KEY_BYTES}s")
 
 
 def proof_bytes(clients: int, things: int = 1) -> int:
-    """Return the length of a proof, for a number of clients and of things that they compare."""
+    """Return the length of a proof in bytes, for the number of clients and of things that they compare."""
     return (clients + 7) // 8 + things * _PROOF.size
 
 
 @dataclass(frozen=True, slots=True)
-class AlikeTag(NoPayload):
-    """Pieces of streams that the clients alone can make, two of each.
+class EqualityTag(NoPayload):
+    """Two pieces of each stream, which only clients can make.
 
     Attributes
     ----------
     tags : tuple of bytes of length 32
-        For each thing that is compared: the same at all clients that have the same.
+        One for each thing that is compared: equal at all clients that have the same value.
     owns : tuple of bytes of length 32
-        Likewise, this client's own.
+        The same for this client's own bytes.
     """
 
     TYPE = 23
     MOST_BYTES = TAG_BYTES * THINGS
     SEEN = Seen(
         "client, server",
-        "find out that all clients have the same seed, and in the end that all were told, and have, the same",
-        server="random numbers: whether the clients have the same seed, were told the same, and have the same result",
+        "check that all clients have the same seed, and in the end that all received, and have, the same",
+        server="random numbers: whether the clients have the same seed, received the same, and have the same result",
         others="that all have the same, or who differs as the server says",
         when=common,
     )
@@ -73,28 +73,27 @@ class AlikeTag(NoPayload):
 
     @classmethod
     def read(cls, body: bytes, format: int) -> Self:
-        """Check the length; `format` is how many things are compared."""
-        if len(body) != TAG_BYTES * format:
-            raise ValueError(f"expected {TAG_BYTES * format} bytes, got {len(body)}")
+        """Check the length; `format` is the number of things that are compared."""
+        check_size(body, TAG_BYTES * format)
         pieces = [body[start : start + KEY_BYTES] for start in range(0, len(body), KEY_BYTES)]
         return cls(tuple(pieces[::2]), tuple(pieces[1::2]))
 
 
 @dataclass(frozen=True, slots=True)
-class AlikeProof(NoPayload):
-    """Whether all have the same: one answer for all; who differs is the server's word.
+class EqualityProof(NoPayload):
+    """The same answer for all clients: whether they are equal. Who differs is only the server's word.
 
     Attributes
     ----------
     included : tuple of PartyId
-        Whose bytes are in the digests.
+        The clients whose own bytes are in the digests.
     clients : int
-        How many clients there are.
+        The number of all clients.
     odds : tuple of int
         For each thing that is compared: rank of the first client whose tag differs from the tag that more than half of
         the required clients have; 0 for nobody.
     digests : tuple of bytes of length 32
-        Likewise, SHA-256 of the pieces (`AlikeTag.owns`) of the included clients, in the order of ranks.
+        For each thing: SHA-256 of the pieces (`EqualityTag.owns`) of the included clients, in the order of ranks.
     """
 
     TYPE = 24
@@ -112,16 +111,15 @@ class AlikeProof(NoPayload):
 
     @classmethod
     def read(cls, body: bytes, format: tuple[int, int]) -> Self:
-        """Decode what the server says; `format` is the number of clients and of things that they compare.
+        """Decode the server's answer; `format` is the number of clients and of things that they compare.
 
         Raises
         ------
         ValueError
-            Another length, or clients that there are not.
+            Wrong length, or the rank of a client that does not exist.
         """
         clients, things = format
-        if len(body) != proof_bytes(clients, things):
-            raise ValueError(f"expected {proof_bytes(clients, things)} bytes, got {len(body)}")
+        check_size(body, proof_bytes(clients, things))
         answers = things * _PROOF.size
         odds, digests = zip(*_PROOF.iter_unpack(body[-answers:]), strict=True)
         if max(odds) > clients:
@@ -129,15 +127,15 @@ class AlikeProof(NoPayload):
         return cls(decode_included(body[:-answers], clients), clients, odds, digests)
 
 
-class NotAlike(SecurityError):
+class NotEqual(SecurityError):
     """The clients do not all have the same.
 
     Attributes
     ----------
     odd : PartyId
-        Who has something else than most, as the server says; the server itself where it names nobody.
+        The party that differs from most, as the server says; the server itself if it names nobody.
     purpose : bytes
-        Of the thing in which they differ.
+        Label of the thing in which they differ.
     """
 
     def __init__(self, text: str, odd: PartyId, purpose: bytes) -> None:
@@ -146,7 +144,7 @@ class NotAlike(SecurityError):
         self.purpose = purpose
 
 
-def prove_alike(
+def prove_equality(
     me: PartyId,
     clients: tuple[PartyId, ...],
     required: Collection[PartyId],
@@ -155,7 +153,7 @@ def prove_alike(
     things: Mapping[bytes, bytes],
     round_: int,
 ) -> Party[None]:
-    """Show that this client has the same as the others, and check that they have the same as it; run by each client.
+    """Prove that this client has the same values as the others, and check their proof; run by each client.
 
     Parameters
     ----------
@@ -163,24 +161,24 @@ def prove_alike(
     clients : tuple of PartyId
         All clients, in the order of ranks, `me` among them.
     required : collection of PartyId
-        Who must be in the proof.
+        The clients that must be in the proof.
     secret : bytes
-        Which the server cannot know.
+        Unknown to the server.
     things : mapping from bytes to bytes
-        What is compared: a stream's purpose, and what the clients should all have.
+        What is compared: a stream's label to the value that all clients should have.
     round_ : int
-        Of the two messages.
+        Round number of the two messages.
 
     Raises
     ------
-    NotAlike
-        The proof does not fit; names the first thing of which it does not.
+    NotEqual
+        The proof does not verify; names the first thing for which it does not.
     SecurityError
-        It lacks somebody required: an honest server makes none without.
+        The proof lacks a required client: an honest server sends no such proof.
 
     Notes
     -----
-    Sees: each client, that the others have the same secret and things; the server, whether they have.
+    Sees: each client learns that the others have the same secret and values; the server, whether they have.
     """
     if len(clients) < 2:
         return
@@ -190,17 +188,17 @@ def prove_alike(
         for purpose, content in things.items()
     }
     tags = tuple(stream[:KEY_BYTES] for stream in streams.values())
-    yield Send((SERVER,), AlikeTag(tags, tuple(_piece(stream, me) for stream in streams.values())), round_)
-    proof: AlikeProof = yield Receive(SERVER, AlikeProof, round_, (len(clients), len(things)))
+    yield Send((SERVER,), EqualityTag(tags, tuple(_piece(stream, me) for stream in streams.values())), round_)
+    proof: EqualityProof = yield Receive(SERVER, EqualityProof, round_, (len(clients), len(things)))
     for (purpose, stream), odd, digest in zip(streams.items(), proof.odds, proof.digests, strict=True):
         expected = hashlib.sha256(b"".join(_piece(stream, party) for party in proof.included)).digest()
         if not hmac.compare_digest(digest, expected):
-            raise NotAlike("the clients do not all have the same", PartyId(odd), purpose)
+            raise NotEqual("the clients do not all have the same", PartyId(odd), purpose)
     missing = sorted(set(required) - set(proof.included))
     if missing:
         raise SecurityError(
-            f"the server's proof that all clients are alike lacks {missing[0]}, who took part: it left out what that "
-            "client said, or made a proof without it",
+            f"the server's proof that all clients have the same lacks {missing[0]}, which took part: the server "
+            "dropped its tag or did not wait for it",
             rank=SERVER.rank,
         )
 
@@ -218,36 +216,38 @@ def collect_tags(
         Clients that must send tags. If another client's tags differ from theirs, it is left out, so it cannot cost
         them the result.
     late : collection of PartyId
-        Of the others, who is not waited for.
+        The other clients that the server does not wait for.
     round_ : int
     things : int
-        How many they compare.
+        The number of things that they compare.
 
     Raises
     ------
     PeerTimeout, PeerGone
-        Somebody required is silent.
+        A required client sends nothing.
     """
     if len(clients) < 2:
         return
-    told: dict[PartyId, AlikeTag] = yield Gather(clients, AlikeTag, round_, len(required), things, frozenset(late))
-    missing = sorted(set(required) - set(told))
+    tags: dict[PartyId, EqualityTag] = yield Gather(
+        clients, EqualityTag, round_, len(required), things, frozenset(late)
+    )
+    missing = sorted(set(required) - set(tags))
     if missing:
         raise PeerTimeout(
-            f"{missing[0]} took part but did not say whether it is like the others, so nobody goes on; look at it",
+            f"{missing[0]} took part but did not send its equality tag, so nobody goes on; check that party",
             rank=missing[0].rank,
         )
-    counted = [Counter(told[party].tags[thing] for party in required).most_common(1)[0] for thing in range(things)]
+    counted = [Counter(tags[party].tags[thing] for party in required).most_common(1)[0] for thing in range(things)]
     usual = tuple(tag for tag, _ in counted)
-    there = tuple(sorted(party for party in told if party in required or told[party].tags == usual))
+    there = tuple(sorted(party for party in tags if party in required or tags[party].tags == usual))
     odds, digests = [], []
     for thing, (tag, votes) in enumerate(counted):
-        clear = 2 * votes > len(required)  # of two that differ nobody can say which is the odd one
-        odds.append(next((party.rank for party in there if clear and told[party].tags[thing] != tag), 0))
-        digests.append(hashlib.sha256(b"".join(told[party].owns[thing] for party in there)).digest())
-    yield Send(clients, AlikeProof(there, len(clients), tuple(odds), tuple(digests)), round_)
+        clear = 2 * votes > len(required)  # without a majority nobody knows which one is odd
+        odds.append(next((party.rank for party in there if clear and tags[party].tags[thing] != tag), 0))
+        digests.append(hashlib.sha256(b"".join(tags[party].owns[thing] for party in there)).digest())
+    yield Send(clients, EqualityProof(there, len(clients), tuple(odds), tuple(digests)), round_)
 
 
 def _piece(stream: bytes, party: PartyId) -> bytes:
-    """Return one client's own bytes; the tag is before them all."""
+    """Return one client's own bytes; the tag comes before all of them."""
     return stream[KEY_BYTES * party.rank : KEY_BYTES * (party.rank + 1)]

@@ -12,12 +12,12 @@
                    <------  SealedSeed   the parts that were sealed for it
       seed = HKDF(part_1 | part_2 | part_3; run id)
 
-Whoever contributes says to all what its part is, as a digest; so it cannot seal different parts unnoticed. Every key
+A contributor sends all clients the same digest of its part, so it cannot seal different parts unnoticed. Every key
 and every sealed part is signed with its sender's roster key, together with the run, the roster and the keys of both:
-the server can change, exchange or repeat none of them. An honest server itself refuses a wrong signature. So a client
-that receives one from the server knows that it lies. The keys are made for this run and forgotten after it.
+the server cannot change, swap or replay any of them. An honest server refuses a wrong signature itself, so a client
+that receives one knows that the server is dishonest. The keys are made for this run and discarded after it.
 
-Without a roster nobody proves anything, and the signatures are zeros: a server that deviates could stand between.
+Without a roster the signatures are zeros and prove nothing: a malicious server could read the seed.
 
 Source: FastLloyd, §3 ("clients share a common secret"), Fig. 1; docs/protocol.md, "Seed".
 """
@@ -26,39 +26,38 @@ from __future__ import annotations
 
 import hmac
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 from fastlloyd.crypto.link.identity import SIGNATURE_BYTES, Credentials
 from fastlloyd.crypto.sealing import TAG_BYTES, seal, unseal
 from fastlloyd.errors import SecurityError
-from fastlloyd.lifecycle.same_secret import NotAlike, collect_tags, prove_alike
+from fastlloyd.lifecycle.same_secret import NotEqual, collect_tags, prove_equality
 from fastlloyd.masking.pairwise import PairKey
 from fastlloyd.party.declaration import DOWN, UP, OfPlan, Seen, common
 from fastlloyd.party.effects import Gather, Party, Receive, Send
-from fastlloyd.party.message import NoPayload
+from fastlloyd.party.message import FixedBytes, NoPayload, check_size
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import KEY_BYTES, derive
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
 
 CONTRIBUTORS = 3
-"""How many clients contribute, the first ones: nobody alone chooses the seed, and one good source of bits is enough."""
-SEAL_KEY_BYTES = KEY_BYTES + SIGNATURE_BYTES
-BOX_BYTES = KEY_BYTES + TAG_BYTES + SIGNATURE_BYTES
-_SAID_BYTES = 2 * KEY_BYTES
-SEALED_SEED_BYTES = KEY_BYTES + _SAID_BYTES + BOX_BYTES
+"""The first clients contribute: none of them alone chooses the seed, and one good source of bits is enough."""
+_SIGNED_KEY = (KEY_BYTES, SIGNATURE_BYTES)
+_DIGESTS = (KEY_BYTES, KEY_BYTES)
+_SIGNED_BOX = (KEY_BYTES + TAG_BYTES, SIGNATURE_BYTES)
 
 
 def sealed_parts_bytes(clients: int) -> int:
     """Return the length of what one contributor sends."""
-    return _SAID_BYTES + BOX_BYTES * (clients - 1)
+    return sum(_DIGESTS) + sum(_SIGNED_BOX) * (clients - 1)
 
 
 @dataclass(frozen=True, slots=True)
-class SealKey(NoPayload):
-    """A client's key of this run, which the server passes on to those that contribute.
+class SealKey(FixedBytes):
+    """A client's key of this run, which the server relays to the contributors.
 
     Attributes
     ----------
@@ -69,7 +68,7 @@ class SealKey(NoPayload):
     """
 
     TYPE = 19
-    MOST_BYTES = SEAL_KEY_BYTES
+    SIZES = _SIGNED_KEY
     SEEN = Seen(
         UP,
         "agree on the seed of the masks: keys of this run, and parts sealed for the other clients",
@@ -80,23 +79,13 @@ class SealKey(NoPayload):
     public: bytes = field(repr=False)
     signature: bytes = field(repr=False)
 
-    def body(self) -> bytes:
-        """Return key and signature."""
-        return self.public + self.signature
-
-    @classmethod
-    def read(cls, body: bytes, format: Any) -> Self:
-        """Check the length."""
-        _check(body, SEAL_KEY_BYTES)
-        return cls(body[:KEY_BYTES], body[KEY_BYTES:])
-
 
 @dataclass(frozen=True, slots=True)
 class SealKeys(NoPayload):
     """The keys of all clients, in the order of ranks."""
 
     TYPE = 20
-    MOST_BYTES = OfPlan(lambda plan: SEAL_KEY_BYTES * plan.clients)
+    MOST_BYTES = OfPlan(lambda plan: SealKey.MOST_BYTES * plan.clients)
     SEEN = Seen(
         DOWN,
         "the same, passed on to the clients that they are for",
@@ -113,44 +102,35 @@ class SealKeys(NoPayload):
     @classmethod
     def read(cls, body: bytes, format: int) -> Self:
         """Decode `format` keys."""
-        _check(body, format * SEAL_KEY_BYTES)
-        return cls(tuple(SealKey.read(piece, None) for piece in _cut(body, SEAL_KEY_BYTES)))
+        return cls(SealKey.read_all(body, format))
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    """One sealed part, for one client.
+class Box(FixedBytes):
+    """One sealed part, for one client: a piece of a message.
 
     Attributes
     ----------
     sealed : bytes of length 48
     signature : bytes of length 64
-        Of its sender; zeros without a roster.
+        The sender's; zeros without a roster.
     """
 
+    SIZES = _SIGNED_BOX
     sealed: bytes = field(repr=False)
     signature: bytes = field(repr=False)
-
-    def body(self) -> bytes:
-        """Return both."""
-        return self.sealed + self.signature
-
-    @classmethod
-    def read(cls, body: bytes) -> Self:
-        """Cut what `body` returned."""
-        return cls(body[:-SIGNATURE_BYTES], body[-SIGNATURE_BYTES:])
 
 
 @dataclass(frozen=True, slots=True)
 class SealedParts(NoPayload):
-    """What one client contributes, sealed: the server passes each part on to whom it is for.
+    """What one client contributes, sealed: the server relays each part to its receiver.
 
     Attributes
     ----------
     context : bytes of length 32
         Digest of the public set-up, as the sender knows it.
     digest : bytes of length 32
-        Of its part, keyed: the same for all.
+        Keyed digest of the sender's part: the same for all.
     boxes : tuple of Box
         For the other clients, in the order of ranks.
     """
@@ -169,48 +149,45 @@ class SealedParts(NoPayload):
     @classmethod
     def read(cls, body: bytes, format: int) -> Self:
         """Decode what one of `format` clients sends."""
-        _check(body, sealed_parts_bytes(format))
-        said, boxes = body[:_SAID_BYTES], body[_SAID_BYTES:]
-        return cls(said[:KEY_BYTES], said[KEY_BYTES:], tuple(map(Box.read, _cut(boxes, BOX_BYTES))))
+        check_size(body, sealed_parts_bytes(format))
+        start = sum(_DIGESTS)
+        return cls(body[:KEY_BYTES], body[KEY_BYTES:start], Box.read_all(body[start:], format - 1))
 
 
 @dataclass(frozen=True, slots=True)
-class SealedPart:
-    """A part of the seed as it comes to one client: who sent it is known by its place."""
+class SealedPart(FixedBytes):
+    """A part of the seed as its receiver gets it: a piece of a message, whose place says who sent it."""
 
+    SIZES = (KEY_BYTES, *_DIGESTS, *_SIGNED_BOX)
     public: bytes = field(repr=False)
     context: bytes = field(repr=False)
     digest: bytes = field(repr=False)
-    box: Box = field(repr=False)
+    sealed: bytes = field(repr=False)
+    signature: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SealedSeed(NoPayload):
-    """What the others that contribute have sealed for it, by ranks."""
+    """The parts that the other contributors sealed for one client, in the order of ranks."""
 
     TYPE = 22
-    MOST_BYTES = SEALED_SEED_BYTES * CONTRIBUTORS
+    MOST_BYTES = SealedPart.MOST_BYTES * CONTRIBUTORS
     SEEN = ()
     parts: tuple[SealedPart, ...]
 
     def body(self) -> bytes:
-        """Return, of each, key, context, digest and box."""
-        return b"".join(part.public + part.context + part.digest + part.box.body() for part in self.parts)
+        """Return one after the other."""
+        return b"".join(part.body() for part in self.parts)
 
     @classmethod
     def read(cls, body: bytes, format: int) -> Self:
         """Decode `format` parts."""
-        _check(body, format * SEALED_SEED_BYTES)
-        parts = []
-        for piece in _cut(body, SEALED_SEED_BYTES):
-            public, context, digest = _cut(piece[: 3 * KEY_BYTES], KEY_BYTES)
-            parts.append(SealedPart(public, context, digest, Box.read(piece[3 * KEY_BYTES :])))
-        return cls(tuple(parts))
+        return cls(SealedPart.read_all(body, format))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealing:
-    """One client's end of the agreement.
+    """One client's side of the agreement.
 
     Attributes
     ----------
@@ -221,7 +198,7 @@ class Sealing:
     run : bytes of length 32
         Digest of run id, roster and public parameters: what the links were confirmed with.
     context : bytes
-        Digest of that, of the plan and of the initial centres.
+        Digest of `run`, the plan and the initial centres.
     credentials : Credentials
     """
 
@@ -242,11 +219,11 @@ class Sealing:
         Raises
         ------
         SecurityError
-            What came is not what its sender signed, sealed or says to all; names the culprit.
+            A message is not what its sender signed, sealed or sent to all clients; names the culprit.
 
         Notes
         -----
-        Sees: each client learns the seed; the server, through which all of it passes, learns nothing of it.
+        Sees: each client learns the seed; the server, which relays every message, learns nothing of it.
         """
         parts: dict[PartyId, bytes] = {}
         contributors = self.clients[:CONTRIBUTORS]
@@ -260,7 +237,7 @@ class Sealing:
                 keys: SealKeys = yield Receive(SERVER, SealKeys, SETUP_ROUND, len(self.clients))
                 yield Send((SERVER,), self._seal(key, parts[self.me], keys), SETUP_ROUND)
             others = tuple(party for party in contributors if party != self.me)
-            # Who contributes nothing waits while the server waits twice: for keys and for parts.
+            # The server waits for keys and then for parts before it sends anything to the other clients.
             waits = 1 if self.me in contributors else 2
             seed: SealedSeed = yield Receive(SERVER, SealedSeed, SETUP_ROUND, len(others), waits)
             parts |= {party: self._open(key, party, part) for party, part in zip(others, seed.parts, strict=True)}
@@ -274,18 +251,18 @@ class Sealing:
         Raises
         ------
         SecurityError
-            They do not; names the client that differs from most, as far as the server says.
+            They do not; names the client that differs from most, if the server names one.
         """
         try:
-            yield from prove_alike(
+            yield from prove_equality(
                 self.me,
                 self.clients,
                 self.clients,
                 secret=seed,
-                things={domains.SEED_ALIKE: self.run_id + self.context},
+                things={domains.SAME_SEED: self.run_id + self.context},
                 round_=SETUP_ROUND,
             )
-        except NotAlike as error:
+        except NotEqual as error:
             on = "on the common seed or on the public set-up"
             if error.odd.is_server:
                 who = f"the clients do not all agree {on}, or one of them or the server misstates it"
@@ -295,13 +272,13 @@ class Sealing:
                 who = f"{error.odd} does not agree with the others {on}, as the server says"
             raise SecurityError(
                 f"{who}; compare rosters, configurations, versions and, on --resume, the state directories",
-                # No party accuses itself: that would look like more than the server's word.
+                # A party does not accuse itself: it has only the server's word for it.
                 rank=SERVER.rank if error.odd == self.me else error.rank,
             ) from error
 
     @property
     def _doubt(self) -> str:
-        """Say who else may have done it, where nobody signs."""
+        """Return who else may be at fault if nothing is signed."""
         return "" if self.credentials.authentic else " (or the server changed it: without a roster nobody can tell)"
 
     def _share(self, key: PairKey, party: PartyId, public: bytes) -> bytes:
@@ -323,15 +300,15 @@ class Sealing:
                 raise _forged(f"a key of {party} for the common seed", party)
             shared = self._share(key, party, theirs.public)
             sealed = seal(part, shared, domains.SEED_SEAL, _seal_context(self.me, self.context, digest))
-            public = SealedPart(key.public, self.context, digest, Box(sealed, b""))
+            public = SealedPart(key.public, self.context, digest, sealed, b"")
             statement = _part_statement(self.run, self.me, party, theirs.public, public)
             boxes.append(Box(sealed, self.credentials.sign(statement, domains.SEALED_PART)))
         return SealedParts(self.context, digest, tuple(boxes))
 
     def _open(self, key: PairKey, sender: PartyId, part: SealedPart) -> bytes:
-        """Open what another client has sealed for this one."""
+        """Open what another client sealed for this one."""
         statement = _part_statement(self.run, sender, self.me, key.public, part)
-        if not self.credentials.signed(sender, statement, part.box.signature, domains.SEALED_PART):
+        if not self.credentials.signed(sender, statement, part.signature, domains.SEALED_PART):
             raise _forged(f"a part of the common seed by {sender}", sender)
         if part.context != self.context:
             raise SecurityError(
@@ -341,7 +318,7 @@ class Sealing:
             )
         shared = self._share(key, sender, part.public)
         try:
-            plain = unseal(part.box.sealed, shared, domains.SEED_SEAL, _seal_context(sender, self.context, part.digest))
+            plain = unseal(part.sealed, shared, domains.SEED_SEAL, _seal_context(sender, self.context, part.digest))
         except ValueError as error:
             raise SecurityError(
                 f"the part of the common seed that {sender} sealed for {self.me} does not open: expected one that was "
@@ -350,15 +327,15 @@ class Sealing:
             ) from error
         if not hmac.compare_digest(_digest(plain, sender, self.context), part.digest):
             raise SecurityError(
-                f"{sender} sealed another part of the common seed for {self.me} than it says to all; the run would end "
-                "in noise",
+                f"{sender} sealed a different part of the common seed for {self.me} than its digest for all says; "
+                "the masks would not cancel",
                 rank=sender.rank,
             )
         return plain
 
 
 def relay_seed(clients: tuple[PartyId, ...], *, run: bytes, credentials: Credentials, resumed: bool) -> Party[None]:
-    """Pass keys and sealed parts on, and collect what shows that all have the same seed; run by the server.
+    """Relay keys and sealed parts, then collect the tags that prove that all seeds are equal; run by the server.
 
     Parameters
     ----------
@@ -368,12 +345,12 @@ def relay_seed(clients: tuple[PartyId, ...], *, run: bytes, credentials: Credent
         As in `Sealing`.
     credentials : Credentials
     resumed : bool
-        The clients have a seed: only check it.
+        The clients have a seed and only compare it.
 
     Raises
     ------
     SecurityError
-        A client has not signed what it sent; names it.
+        A client did not sign what it sent; names it.
 
     Notes
     -----
@@ -394,7 +371,7 @@ def relay_seed(clients: tuple[PartyId, ...], *, run: bytes, credentials: Credent
             said = sent[sender]
             others = [party for party in clients if party != sender]
             for party, box in zip(others, said.boxes, strict=True):
-                part = SealedPart(keys[sender].public, said.context, said.digest, box)
+                part = SealedPart(keys[sender].public, said.context, said.digest, box.sealed, box.signature)
                 statement = _part_statement(run, sender, party, keys[party].public, part)
                 if not credentials.signed(sender, statement, box.signature, domains.SEALED_PART):
                     raise _unsigned(sender, f"the part of the common seed that it sealed for {party}")
@@ -405,12 +382,12 @@ def relay_seed(clients: tuple[PartyId, ...], *, run: bytes, credentials: Credent
 
 
 def _digest(part: bytes, sender: PartyId, context: bytes) -> bytes:
-    """Return what a contributor says to all of its part; it tells nothing of 32 random bytes."""
+    """Return the digest of a part that all clients receive; it reveals nothing about 32 random bytes."""
     return derive(part, domains.SEED_PART, struct.pack("<I", sender.rank) + context)
 
 
 def _seal_context(sender: PartyId, context: bytes, digest: bytes) -> bytes:
-    """Bind a seal to its sender, the public set-up and what the sender says to all; keys and run are in the secret."""
+    """Bind a seal to its sender, the public set-up and the digest sent to all; the secret binds keys and run."""
     return struct.pack("<I", sender.rank) + context + digest
 
 
@@ -419,14 +396,14 @@ def _key_statement(run: bytes, party: PartyId, public: bytes) -> bytes:
 
 
 def _part_statement(run: bytes, sender: PartyId, receiver: PartyId, key: bytes, part: SealedPart) -> bytes:
-    """Write what the sender of a part signs; `key` is the receiver's."""
+    """Return the bytes that the sender of a part signs; `key` is the receiver's."""
     ranks = struct.pack("<II", sender.rank, receiver.rank)
-    return run + ranks + part.public + key + part.context + part.digest + part.box.sealed
+    return run + ranks + part.public + key + part.context + part.digest + part.sealed
 
 
 def _forged(what: str, party: PartyId) -> SecurityError:
     return SecurityError(
-        f"the server passed on {what} that {party} has not signed for this run: it was changed, exchanged or repeated",
+        f"the server passed on {what} that {party} has not signed for this run: it was changed, swapped or replayed",
         rank=SERVER.rank,
     )
 
@@ -437,12 +414,3 @@ def _unsigned(party: PartyId, what: str) -> SecurityError:
         "roster and both keys; compare its version and roster",
         rank=party.rank,
     )
-
-
-def _check(body: bytes, size: int) -> None:
-    if len(body) != size:
-        raise ValueError(f"expected {size} bytes, got {len(body)}")
-
-
-def _cut(body: bytes, size: int) -> Iterator[bytes]:
-    return (body[i : i + size] for i in range(0, len(body), size))

@@ -1,10 +1,10 @@
-"""What a message says about itself: its number, its largest size, its way, and who can read what in it.
+"""What a message class declares, and the bounds that follow: number, largest size, route, who can read what in it.
 
-A message class states this once. A protocol lists its classes in about the order in which they are sent; from the list
-follow the bounds of what a peer may send (`lifecycle/messages.py`) and the rows of a dossier (`report/flow.py`), which
-the tables of the documents are compared with.
+A message class states this once. A protocol lists its classes roughly in the order in which they are sent. The list
+determines what a peer may send (`lifecycle/messages.py`) and the rows of a dossier (`report/flow.py`). Tests compare
+the tables of the documents with these rows.
 
-Source: docs/security.md, "Who sees what".
+Source: docs/security.md, "Who sees what" and "Memory that a peer can occupy".
 """
 
 from __future__ import annotations
@@ -13,34 +13,39 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
 
+MESSAGE_COST = 512
+"""Bytes of memory that a waiting message takes besides its body."""
+
+_ROOM_BYTES = 1 << 16
+
 UP, DOWN, ACROSS = "client to server", "server to clients", "client to client"
 
 
 def always(facts: Mapping[str, Any]) -> bool:
-    """Whether a message that every run has is sent."""
+    """Return True: every run sends the message."""
     return True
 
 
 def pairwise(facts: Mapping[str, Any]) -> bool:
-    """Whether masks are pairwise."""
+    """Return whether masks are pairwise."""
     return facts.get("masking") == "pairwise"
 
 
 def common(facts: Mapping[str, Any]) -> bool:
-    """Whether masks are common."""
+    """Return whether masks are common."""
     return not pairwise(facts)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A message, or several that go together: one row of "who sees what".
+    """One row of "who sees what": a message, or several that go together.
 
     Attributes
     ----------
     route : str
-        From whom to whom.
+        Sender and receiver.
     about : str
-        What it is for, in plain words.
+        Purpose, in plain words.
     server : str
         What the server (rank 0) can read in it; in vertical-he the computing party.
     others : str
@@ -48,13 +53,13 @@ class Seen:
     network : str
         What the network can read in it.
     variant : str
-        What stands behind the name, where the same message is read in several ways.
+        Added to the name if a message has several rows.
     when : callable
-        Whether it is sent at all, from the run's public facts.
+        Whether it is sent at all, given the run's public facts.
     kinds : tuple of type
         The message classes; empty for frames of links, which no protocol sends.
     frames : str
-        Names of these.
+        Names of these frames.
     """
 
     route: str
@@ -69,7 +74,7 @@ class Seen:
 
     @property
     def name(self) -> str:
-        """As the protocols' pages call it."""
+        """The name in the protocols' pages."""
         names = self.frames or ", ".join(kind.__name__ for kind in self.kinds)
         return f"{names} ({self.variant})" if self.variant else names
 
@@ -82,20 +87,20 @@ class OfPlan:
 
 
 class Declared:
-    """A message class that says what follows from it, besides what `wire.header.Message` asks for.
+    """A message class with declarations, besides the interface `wire.header.Message`.
 
     Attributes
     ----------
     TYPE : int
-        Its number: the first byte of its frame. A number is never given to another message; one that is no longer sent
-        stays taken until the protocol version rises.
+        Its number: the first byte of its frame. A number is never reused for another message before the protocol
+        version changes.
     MOST_BYTES : int or OfPlan
         Bytes of its largest body.
     LEADS_TO_PLAN : bool
-        Whether it is sent before the plan alone.
+        Whether it is sent only before the plan.
     SEEN : Seen or tuple of Seen
-        Who can read what, one row for each way to read it. Empty: it goes with the message before it in the list of a
-        protocol, whose row tells of both.
+        Who can read what, one row for each way to read it. Empty: the row of the message before it in a protocol's
+        list covers both.
     """
 
     __slots__ = ()
@@ -106,16 +111,16 @@ class Declared:
 
 
 Messages: TypeAlias = tuple[type[Declared] | Seen, ...]
-"""What a protocol sends, in about that order: classes, or rows where it says in other words who reads what."""
+"""What a protocol sends, roughly in that order: classes, or rows that state in other words who reads what."""
 
 
 def seen_as(*kinds: type[Declared], **changes: Any) -> Seen:
-    """Return the row of a message of several protocols in the words of one of them.
+    """Return the row of a shared message with the changes of one protocol.
 
     Parameters
     ----------
     *kinds : type
-        The classes that go together; the row of the first one is changed.
+        The classes that go together; the row of the first is changed.
     **changes
         Fields of `Seen`.
     """
@@ -139,16 +144,54 @@ def rows_of(messages: Messages) -> tuple[Seen, ...]:
 
 
 def kinds_of(messages: Messages, facts: Mapping[str, Any] | None = None) -> tuple[type[Declared], ...]:
-    """Return the classes that a protocol sends: all, or those of a run with these public facts."""
+    """Return the classes that a protocol sends: all, or those of a run with the given public facts."""
     sent = (row for row in rows_of(messages) if facts is None or row.when(facts))
     return tuple(dict.fromkeys(kind for row in sent for kind in row.kinds))
 
 
 def largest_bodies(kinds: Iterable[type[Declared]], plan: Any) -> dict[int, int]:
-    """Return the bytes of the largest body of each type of message; `plan` is what the classes compute it from."""
+    """Return the bytes of the largest body of each message type; the classes compute them from `plan`."""
     bounds = ((kind.TYPE, kind.MOST_BYTES) for kind in kinds)
     return {number: most.count(plan) if isinstance(most, OfPlan) else most for number, most in bounds}
 
 
 def _own_rows(kind: type[Declared]) -> tuple[Seen, ...]:
     return kind.SEEN if isinstance(kind.SEEN, tuple) else (kind.SEEN,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageBounds:
+    """What each peer may send from now on.
+
+    Attributes
+    ----------
+    sizes : mapping from int to int
+        Message type to the bytes of its largest body.
+    other_bytes : int
+        The same for every type that is not listed; 0 refuses them.
+    ahead_bytes : int
+        Bytes from one peer that may wait until this party asks for them. Default: two of the largest messages. A
+        protocol raises it if a party may send more before it gets an answer.
+    """
+
+    sizes: Mapping[int, int]
+    other_bytes: int = 0
+    ahead_bytes: int = field(default=0)
+
+    def __post_init__(self) -> None:
+        least = 2 * self.largest + _ROOM_BYTES
+        object.__setattr__(self, "ahead_bytes", max(self.ahead_bytes, least))
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the longest body of any type."""
+        return max(self.other_bytes, *self.sizes.values())
+
+    def refusal(self, kind: int, size: int) -> str:
+        """Return why a body of `size` bytes is refused; empty if it is accepted."""
+        most = self.sizes.get(kind, self.other_bytes)
+        if size <= most and (most or kind in self.sizes):
+            return ""
+        if kind not in self.sizes and not self.other_bytes:
+            return f"a message of type {kind}, which has no place in this part of the run"
+        return f"{size} bytes as a message of type {kind}, expected at most {most}"

@@ -2,12 +2,11 @@
 
 A party is a plain generator, for its rounds or for its whole run. It yields the effects below and returns its result;
 it owns no socket, file, clock or global randomness. `run/driver.py` drives one party over real links,
-`run/simulation.py` drives all of them in one thread. What goes wrong with an effect is raised where the
-party yields it.
+`run/simulation.py` drives all of them in one thread. A failed effect raises at the `yield`.
 
-Messages go by `Send`, `Receive` and `Gather`, and `Allow` says what peers may send. All others are about the party's
-own machine (`run/machine.py`): `Identify`, `Expect`, `Afford` and `Record` its ledger, `Keep`, `Save`, `Recall` and
-`Load` its state, `Attest` and `Heard` its transcript, `Publish` and `Elect` its people and its files.
+`Send`, `Receive` and `Gather` transfer messages, and `Allow` sets what peers may send. All others concern the party's
+own machine (`run/machine.py`): `Identify`, `Expect`, `Afford` and `Record` its ledger; `Keep`, `Save`, `Recall` and
+`Load` its state; `Attest` and `Heard` its transcript; `Publish` and `Elect` its progress and files.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from fastlloyd.party.message_bounds import MessageBounds
+from fastlloyd.party.declaration import MessageBounds
 from fastlloyd.privacy.release import Release
 from fastlloyd.wire.header import Message, PartyId
 
@@ -37,8 +36,8 @@ class Send:
 class Receive:
     """Wait for one message of one type and round; the runner answers with the message.
 
-    Messages of rounds that are over are dropped; anything else is the sender's fault. `waits` is how often the sender
-    itself may wait for others before it answers, a deadline each time.
+    Messages of earlier rounds are dropped; any other message is the sender's fault. `waits` is the number of deadlines
+    for which the sender itself may wait for others before it answers.
     """
 
     sender: PartyId
@@ -52,12 +51,12 @@ class Receive:
 class Gather:
     """Wait for one message from each sender; answers a dict from party to message.
 
-    Senders in `late` (they missed an earlier round) are not waited for, but taken in if their message
-    is there in time. When the deadline passes, the answer holds whoever came, if they are `at_least`;
-    otherwise the run fails and names the first missing one.
+    The runner does not wait for senders in `late` (they missed an earlier round), but includes their messages if these
+    arrive in time. When the deadline passes, the answer holds the messages that arrived, if there are `at_least` of
+    them; otherwise the run fails and names the first missing sender.
 
-    `adds` says that the messages are ring elements, as many as `format` says (a `RingFormat`), of which the party only
-    needs the sum: aggregators may add them up. Then one of a sum's senders has the sum and the others have zeros.
+    With `adds`, messages are ring elements of a `RingFormat` of which the party only needs the sum: aggregators may add
+    them up. Then one sender of a sum has the sum and the others have zeros.
     """
 
     senders: tuple[PartyId, ...]
@@ -78,9 +77,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Attest:
-    """Add what `speaker` sends to several parties to the transcript that they compare at the end; answers None.
+    """Add a broadcast of `speaker` to the transcript that the parties compare at the end; answers None.
 
-    The speaker and each receiver attest the same messages in the same order, a stored message of a resumed run too.
+    The speaker and each receiver attest the same messages in the same order, including stored ones of a resumed run.
     """
 
     speaker: PartyId
@@ -106,21 +105,21 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Set what each peer may send from now on; before the party tells a peer to go on."""
+    """Set what each peer may send from now on; yielded before the party lets a peer go on."""
 
     bounds: MessageBounds
 
 
 @dataclass(frozen=True, slots=True)
 class Identify:
-    """Say whose records this party's ledger entries are about: a keyed digest, which is never sent."""
+    """Name the records that this party's ledger entries are about by a keyed digest, which is never sent."""
 
     data_digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """Prepare the ledger's entries of what the party is going to record: what is left for a round is to write them."""
+    """Prepare ledger entries of releases to come, so that a round only has to write them."""
 
     releases: tuple[Release, ...]
 
@@ -129,7 +128,7 @@ class Expect:
 class Afford:
     """Check the planned releases that are not recorded yet against the lifetime budget, if there is one.
 
-    A budget that is set with this run holds at `delta`; one that was set earlier keeps its own delta.
+    A budget set with this run holds at `delta`; an earlier one keeps its own delta.
     """
 
     releases: tuple[Release, ...]
@@ -138,7 +137,7 @@ class Afford:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Begin a new run in the state directory with these public values; nothing in a resumed run."""
+    """Begin a new run in the state directory with these public values; no effect in a resumed run."""
 
     values: Mapping[str, Any]
 
@@ -164,7 +163,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Elect:
-    """Find out which of the candidates writes the files that all of them share, while all are there; answers None."""
+    """Choose which candidate writes the shared files, while all are present; answers None."""
 
     candidates: tuple[PartyId, ...]
 

@@ -1,4 +1,4 @@
-"""Shapes that messages of several protocols have: bytes that are all payload, and the same with a set of clients.
+"""Layouts that messages share: fixed byte strings, payload alone, payload with a set of clients, ring elements.
 
 A message class says what `party/declaration.py` asks for and what its bytes mean, and checks them in `read`.
 
@@ -7,8 +7,9 @@ Source: docs/protocol.md, "Frames".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, TypeVar
+from dataclasses import dataclass, field, fields
+from itertools import accumulate
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.masking.fixed import Ring, RingArray
@@ -19,7 +20,7 @@ M = TypeVar("M", bound=Message)
 
 
 class NoPayload(Declared):
-    """A message without payload, as those of set-up and closing exchange: all of it are link bytes."""
+    """A message without payload, such as those of set-up and closing exchange: all its bytes count as link bytes."""
 
     __slots__ = ()
 
@@ -29,9 +30,49 @@ class NoPayload(Declared):
         return 0
 
 
+class FixedBytes(NoPayload):
+    """A message of byte strings of fixed lengths, one for each field, in the order of the fields.
+
+    Attributes
+    ----------
+    SIZES : tuple of int
+        Bytes of each field; their sum is `MOST_BYTES`.
+    """
+
+    __slots__ = ()
+    SIZES: ClassVar[tuple[int, ...]]
+    MOST_BYTES: ClassVar[int]
+
+    def __init_subclass__(cls) -> None:
+        cls.MOST_BYTES = sum(cls.SIZES)
+
+    def body(self) -> bytes:
+        """Return the fields, one after the other."""
+        return b"".join(getattr(self, entry.name) for entry in fields(self))  # type: ignore[arg-type]
+
+    @classmethod
+    def read(cls, body: bytes, format: Any) -> Self:
+        """Split a body into the fields; another length is refused."""
+        check_size(body, cls.MOST_BYTES)
+        return cls(*(body[end - size : end] for size, end in zip(cls.SIZES, accumulate(cls.SIZES), strict=True)))
+
+    @classmethod
+    def read_all(cls, body: bytes, count: int) -> tuple[Self, ...]:
+        """Read `count` of them, one after the other; another length is refused."""
+        size = cls.MOST_BYTES
+        check_size(body, count * size)
+        return tuple(cls.read(body[start : start + size], None) for start in range(0, len(body), size))
+
+
+def check_size(body: bytes, size: int) -> None:
+    """Refuse a body of another length with a ValueError: the sender is at fault."""
+    if len(body) != size:
+        raise ValueError(f"expected {size} bytes, got {len(body)}")
+
+
 @dataclass(frozen=True, slots=True)
 class Payload(Declared):
-    """A message whose body is its payload; what the bytes are stands with the class that inherits."""
+    """A message whose body is its payload; the class that inherits says what the bytes are."""
 
     data: bytes = field(repr=False)
 
@@ -41,7 +82,7 @@ class Payload(Declared):
 
     @property
     def payload_bytes(self) -> int:
-        """All of it is payload."""
+        """All of it."""
         return len(self.data)
 
 
@@ -69,7 +110,7 @@ class IncludedPayload(Declared):
         Raises
         ------
         ValueError
-            No bitmap of so many clients, or an empty set: the sender is at fault.
+            The bitmap does not fit the number of clients, or the set is empty: the sender is at fault.
         """
         width = (clients + 7) // 8
         included = decode_included(body[:width], clients)
@@ -79,12 +120,12 @@ class IncludedPayload(Declared):
 
 
 def recall(kind: type[M], body: bytes, format: Any, name: str) -> M:
-    """Decode what an interrupted run has stored under a name.
+    """Decode what an interrupted run stored under a name.
 
     Raises
     ------
     ConfigError
-        It is damaged; this party's own state is at fault.
+        It is damaged: this party's own state is at fault.
     """
     try:
         message: M = kind.read(body, format)

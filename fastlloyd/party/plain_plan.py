@@ -1,4 +1,4 @@
-"""What plans have in common: they travel as plain values, follow from public numbers, spend at most epsilon."""
+"""What all plans share: they travel as plain values, follow from public numbers and spend at most epsilon."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.wire.decode import decode
 
 ACCOUNTING_SLACK = 1e-9
-"""How far a recomputed epsilon may differ between two versions of the accounting library."""
+"""Relative difference of a recomputed epsilon that two versions of the accounting library may have."""
 _AUTOMATIC = ("delta", "rounds")
 
 
@@ -36,37 +36,37 @@ class PlainPlan:
         return decode(cls, values, "plan")
 
     def values(self) -> dict[str, Any]:
-        """Return the fields by name, as they are."""
+        """Return the fields by name, unchanged."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def compare(self, expected: Mapping[str, Any]) -> None:
-        """Compare fields with what they must be.
+        """Compare fields with their expected values.
 
         Raises
         ------
         ValueError
-            Names the first that differs: the server is at fault.
+            Names the first field that differs: the server is at fault.
         """
-        for name, wanted in expected.items():
+        for name, value in expected.items():
             got = getattr(self, name)
-            if got != wanted:
-                raise ValueError(f"the plan has {name} = {got!r}, expected {wanted!r}")
+            if got != value:
+                raise ValueError(f"the plan has {name} = {got!r}, expected {value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTerms:
-    """What all parties state before a run, and its plan repeats: the base of both, so that each name stands once.
+    """Public terms that all parties state before a run and that its plan repeats.
 
     Attributes
     ----------
     clients : int
-        How many take part.
+        Number of clients.
     k : int
-        Number of clusters; where it is to be chosen, the largest number.
+        Number of clusters, or the largest number if the run chooses it.
     n_total : int
-        Public upper bound N on all records together.
+        Public upper bound N on the number of all records.
     seed : int
-        Of the public randomness.
+        Seed of the public randomness.
     """
 
     protocol: str
@@ -77,16 +77,16 @@ class RunTerms:
 
 
 def same_named(kind: type[PlainPlan], *sources: object, but: tuple[str, ...] = _AUTOMATIC) -> dict[str, Any]:
-    """Return what a plan takes over unchanged: each field for which a source has an attribute of the same name.
+    """Return the fields that a plan copies: each for which a source has an attribute of the same name.
 
     Parameters
     ----------
     kind : type
-        Of the plan.
+        Class of the plan.
     sources : object
         Public parameters, settings.
     but : tuple of str
-        Fields that are settled otherwise, such as those that the public parameters leave to a formula.
+        Fields to leave out, such as those that the public parameters leave to a formula.
     """
     names = {field.name for field in fields(kind)} - set(but)
     return {name: getattr(source, name) for source in sources for name in names if hasattr(source, name)}
@@ -107,12 +107,12 @@ def check_delta(delta: float, allowed: float) -> None:
 def check_epsilon(
     planned: Callable[[], Sequence[Release]], delta: float, *, most: float, private: bool = True
 ) -> float:
-    """Return the epsilon of planned releases; refuse one above `most` where the plan is to be private.
+    """Return the epsilon of planned releases; refuse one above `most` if the plan is private.
 
     Parameters
     ----------
     planned : callable
-        Makes the releases; what it refuses, such as noise of an impossible scale, is the plan's fault.
+        Returns the releases; an error of it, such as noise of an impossible scale, is the plan's fault.
     delta, most : float
     private : bool
 
@@ -124,7 +124,7 @@ def check_epsilon(
     try:
         epsilon = spent(planned(), delta)
     except (ConfigError, RangeError) as error:
-        raise ValueError(f"the plan's releases cannot be: {error}") from error
+        raise ValueError(f"the plan's releases are impossible: {error}") from error
     if private and not epsilon <= most * (1 + ACCOUNTING_SLACK):
         raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {most:g}")
     return epsilon

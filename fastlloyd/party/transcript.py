@@ -1,7 +1,7 @@
-"""What a party was told that others were told too: compared at the end, so that nobody is shown another story.
+"""Digests of every broadcast, compared at the end to detect a speaker that sends different parties different bytes.
 
 A speaker (the server, or the key holder of vertical-he) sends plans, replies and results to several parties, which
-must all get the same bytes. Each party keeps a chain of digests of them, one for each speaker::
+must all receive the same bytes. Each party keeps one chain of digests for each speaker::
 
     chain_0 = SHA-256(label | context | rank of the speaker)
     chain_i = SHA-256(chain_(i-1) | type u8 | round u32 | length u64 | body)
@@ -27,7 +27,7 @@ class Transcript:
     Parameters
     ----------
     context : bytes
-        What the links were confirmed with: run id, roster and everything public.
+        Run id, roster and everything public, as the links were confirmed with it.
     """
 
     def __init__(self, context: bytes = b"") -> None:
@@ -35,7 +35,7 @@ class Transcript:
         self._chains: dict[PartyId, bytes] = {}
 
     def add(self, speaker: PartyId, message: Message, round_: int) -> None:
-        """Add one message that the speaker sends to several parties."""
+        """Add one broadcast of the speaker."""
         body = message.body()
         before = self._chains.get(speaker) or self._start(speaker)
         step = before + _STEP.pack(message.TYPE, round_, len(body)) + body
@@ -50,6 +50,6 @@ class Transcript:
         return dict(sorted(self._chains.items()))
 
     def digest(self) -> bytes:
-        """Return 32 bytes over context and chains: what the parties agree on and sign."""
+        """Return the 32-byte digest of context and chains, which the parties agree on and sign."""
         joined = b"".join(struct.pack("<I", speaker.rank) + chain for speaker, chain in self.chains.items())
         return hashlib.sha256(domains.TRANSCRIPT + self._context + joined).digest()

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import unscale
 from fastlloyd.data.records import ClientRecords
 from fastlloyd.lifecycle.messages import plan_bounds
+from fastlloyd.lifecycle.rounds import StoredRounds
+from fastlloyd.party.declaration import MessageBounds
 from fastlloyd.party.effects import Keep, Party
-from fastlloyd.party.message_bounds import MessageBounds
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocol.base import Protocol
 from fastlloyd.report.expected import Expected

@@ -18,16 +18,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.lifecycle.masked_messages import MESSAGES, NoisyMaskedSum, vector_format
-from fastlloyd.lifecycle.masked_sums import MaskedPlan, Served, bounds, server
+from fastlloyd.lifecycle.masked_sums import MESSAGES, MaskedPlan, NoisyMaskedSum, Served, bounds, server, vector_format
 from fastlloyd.lifecycle.rounds import Draw
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairwiseMasks
-from fastlloyd.party.declaration import pairwise
+from fastlloyd.party.declaration import MessageBounds, pairwise
 from fastlloyd.party.effects import Party
 from fastlloyd.party.message import recall
-from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.privacy.delta import paper_delta, settle_delta

@@ -31,12 +31,12 @@ from numpy.typing import NDArray
 from fastlloyd.data.records import ClientRecords, OwnRecords
 from fastlloyd.errors import InternalError
 from fastlloyd.lifecycle.masked_sums import GlobalMsa
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.masking.fixed import GAUSSIAN_TAIL, choose_fraction_bits
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.party.option import read_settings
 from fastlloyd.party.plain_plan import PlainPlan, RunTerms, check_delta, check_epsilon, same_named
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.delta import stated_delta

@@ -11,9 +11,8 @@ from typing import Any
 
 from fastlloyd.crypto.link.identity import Credentials
 from fastlloyd.errors import ConfigError, Reason
-from fastlloyd.lifecycle.pairs import agree_pairs, confirm_pairs
 from fastlloyd.lifecycle.sealed import Sealing
-from fastlloyd.lifecycle.seed import agree_seed
+from fastlloyd.lifecycle.shared_secrets import agree_pairs, agree_seed, confirm_pairs
 from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.effects import Keep, Load, Party, Save
 from fastlloyd.randomness.prg import KEY_BYTES

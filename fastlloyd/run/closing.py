@@ -29,7 +29,7 @@ from fastlloyd.lifecycle.closing import (
     collect_accounts,
     compare_directly,
     compare_through_server,
-    tell_totals,
+    send_totals,
 )
 from fastlloyd.lifecycle.same_secret import THINGS, collect_tags
 from fastlloyd.net.sockets import WireBytes
@@ -216,7 +216,7 @@ def exchange_accounts(
     if session.me.is_server:
         each = (_frame_bytes(Totals(accounts)), _DONE_BYTES)
         accounts[session.me] = replace(own, wire=session.meter.wire(each * len(session.everybody)))
-        yield from tell_totals(session.everybody, accounts)
+        yield from send_totals(session.everybody, accounts)
     missing = [party for party in (SERVER, *session.everybody) if party not in accounts]
     return Outcome(
         traffic=traffic_entry(accounts, record.common["rounds"], _incomplete(missing, problems)),

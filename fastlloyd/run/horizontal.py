@@ -19,12 +19,12 @@ from fastlloyd.lifecycle.hello import (
     gather_announced,
     propose_plan,
     receive_plan,
-    tell_ready,
+    send_ready,
 )
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.lifecycle.sealed import relay_seed
+from fastlloyd.party.declaration import MessageBounds
 from fastlloyd.party.effects import Afford, Allow, Expect, Keep, Party, Publish, Recall
-from fastlloyd.party.message_bounds import MessageBounds
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.release import Release
 from fastlloyd.run.agreement import MaskAgreement
 from fastlloyd.run.checks import (
@@ -188,7 +188,7 @@ class Begun(Generic[P]):
 
     def start(self) -> Party[None]:
         """Report to the server that the set-up is done."""
-        yield from tell_ready()
+        yield from send_ready()
         yield Publish("setup")
 
 

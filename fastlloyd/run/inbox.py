@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 
 from fastlloyd.errors import PeerError
+from fastlloyd.party.declaration import MESSAGE_COST, MessageBounds
 from fastlloyd.party.effects import Gather, Receive
-from fastlloyd.party.message_bounds import MESSAGE_COST, MessageBounds
 from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, SETUP_ROUND, Header, Message, PartyId, round_order
 
 _log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from fastlloyd.lifecycle.align.columns import Columns, RecordCount, read_feature
 from fastlloyd.lifecycle.align.ids import IdTag
 from fastlloyd.lifecycle.closing import Account, Chains, Counters, ResultDigest, Sent, Totals
 from fastlloyd.lifecycle.hello import Go, Hello, PlanProposal, Ready
-from fastlloyd.lifecycle.pairs import PairPublicKey
+from fastlloyd.lifecycle.shared_secrets import PairPublicKey
 from fastlloyd.net.link.frame import Notice, Start, StartDecision
 from fastlloyd.net.link.sums import Order, encode_ranks, take_ranks
 from fastlloyd.net.tcp.admission import Admission

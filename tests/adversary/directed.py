@@ -10,8 +10,8 @@ from fastlloyd.errors import Reason
 from fastlloyd.lifecycle.align.columns import Columns, RecordCount
 from fastlloyd.lifecycle.closing import Counters, Totals
 from fastlloyd.lifecycle.hello import Hello, PlanProposal, Ready
-from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
-from fastlloyd.lifecycle.pairs import PairPublicKey
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
+from fastlloyd.lifecycle.shared_secrets import PairPublicKey
 from fastlloyd.net.link.frame import FrameKind, Notice
 from fastlloyd.protocols.feddp.messages import CentersMessage, ProjectedCentersMessage, ProjectionMessage
 from fastlloyd.protocols.kfed.messages import MergedCenters

@@ -337,7 +337,7 @@ def _die(m: Moment) -> list[bytes]:
 
 def _without(m: Moment) -> list[bytes]:
     """The round's reply without client `value`: its bit cleared, its masked update subtracted."""
-    from fastlloyd.lifecycle.masked_messages import MaskedUpdate
+    from fastlloyd.lifecycle.masked_sums import MaskedUpdate
 
     update = np.frombuffer(m.heard[m.value, MaskedUpdate.TYPE, m.round], dtype="<u4")
     included = m.body[0] & ~(1 << (m.value - 1))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fastlloyd.lifecycle.closing import Totals
-from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
-from fastlloyd.lifecycle.same_secret import AlikeTag
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
+from fastlloyd.lifecycle.same_secret import EqualityTag
 from fastlloyd.lifecycle.sealed import SealedParts, SealedSeed
 from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
@@ -54,7 +54,7 @@ CASES += [
 CASES += [
     ("tcp", "directed", "fastlloyd", Lie(rank=0, act="flip", type=SealedSeed.TYPE, provable=False)),
     ("tcp", "directed", "fastlloyd", Lie(rank=1, act="flip", type=SealedParts.TYPE, provable=False)),
-    ("tcp", "directed", "fewer", Lie(rank=2, act="zeros", type=AlikeTag.TYPE)),
+    ("tcp", "directed", "fewer", Lie(rank=2, act="zeros", type=EqualityTag.TYPE)),
 ]
 CASES += [
     ("mpi", "directed", "kfed", Lie(rank=0, act="cut", type=MergedCenters.TYPE)),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.report.document import load
 from fastlloyd.report.unit import format_epsilon
 from tests.mpi.support import PROGRAMS, Ended, Job, content, done, hospitals, once

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from fastlloyd.__main__ import main
 from fastlloyd.data.bounds import scale
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
-from fastlloyd.lifecycle.same_secret import AlikeTag
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
+from fastlloyd.lifecycle.same_secret import EqualityTag
 from fastlloyd.lifecycle.sealed import SealKey
 from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.report.document import load
@@ -145,7 +145,7 @@ def test_masked_updates_go_to_the_server_and_to_nobody_else(recorded: Iris) -> N
         lines = [json.loads(line) for line in (recorded.folder / f"sent.{rank}").read_text().splitlines()]
         messages = [line for line in lines if line["what"] == "message"]
         if rank == 0:
-            assert not [m for m in messages if m["type"] in (MaskedUpdate.TYPE, SealKey.TYPE, AlikeTag.TYPE)]
+            assert not [m for m in messages if m["type"] in (MaskedUpdate.TYPE, SealKey.TYPE, EqualityTag.TYPE)]
             continue
         updates = [m for m in messages if m["type"] == MaskedUpdate.TYPE]
         assert [(m["peer"], m["round"]) for m in updates] == [(0, t) for t in range(rounds)]

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
 from fastlloyd.kmeans.update import split
-from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum, VectorFormat, vector_format
+from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum, VectorFormat, vector_format
 from fastlloyd.masking.mask import NO_HISTORY, continue_history
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, post_process

@@ -16,7 +16,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum, vector_format
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum, vector_format
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, continue_history
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release

@@ -21,7 +21,7 @@ from scipy import stats
 from scipy.signal import fftconvolve
 
 from fastlloyd.kmeans.grid import quantise, round_centers
-from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum, vector_format
+from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum, vector_format
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, continue_history
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release

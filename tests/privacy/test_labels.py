@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import accumulate, assign
 from fastlloyd.kmeans.grid import GridPoints, quantise
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update
 from fastlloyd.randomness.secret import SecretRandom

@@ -46,7 +46,7 @@ from tests.test_tables import messages
 NAMES = {kind.TYPE: kind.__name__ for kind in messages()}
 CHANGED = PartyId(1)
 IDENTITIES = {PartyId(rank): make_identity(f"site {rank}", rank) for rank in range(6)}
-ENDS = (domains.TOLD_ALIKE, domains.SAME_RESULT, domains.RESULT_COMMITMENT)
+ENDS = (domains.SAME_TRANSCRIPT, domains.SAME_RESULT, domains.RESULT_COMMITMENT)
 AGREED = bytes(range(32))
 
 

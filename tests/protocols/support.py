@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.lifecycle.masked_sums import server
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.party.effects import Party
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.plan import Plan, PublicParameters, make_plan
 from fastlloyd.protocols.fastlloyd.plus_reference import plus_update

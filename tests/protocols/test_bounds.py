@@ -15,11 +15,11 @@ from fastlloyd.lifecycle.closing import Chains, Counters, Totals
 from fastlloyd.lifecycle.hello import Go, Hello, PlanProposal, Ready, propose_plan, receive_plan
 from fastlloyd.lifecycle.masked_sums import bounds as masked_bounds
 from fastlloyd.lifecycle.messages import CLOSING, OPENING, plan_bounds, setup_bounds
-from fastlloyd.lifecycle.pairs import PairPublicKey
-from fastlloyd.lifecycle.same_secret import AlikeTag
+from fastlloyd.lifecycle.same_secret import EqualityTag
 from fastlloyd.lifecycle.sealed import SealKey
+from fastlloyd.lifecycle.shared_secrets import PairPublicKey
+from fastlloyd.party.declaration import MessageBounds
 from fastlloyd.party.effects import Send
-from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.run.driver import Driver
 from fastlloyd.run.inbox import Inbox
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
@@ -70,8 +70,8 @@ def test_after_the_plan_the_bounds_are_the_plans_alone() -> None:
 
 def test_masks_decide_which_agreement_and_which_comparison_are_let_through() -> None:
     for masking, sent, refused in (
-        ("common", (SealKey, AlikeTag), (PairPublicKey, Chains)),
-        ("pairwise", (PairPublicKey, Chains), (SealKey, AlikeTag)),
+        ("common", (SealKey, EqualityTag), (PairPublicKey, Chains)),
+        ("pairwise", (PairPublicKey, Chains), (SealKey, EqualityTag)),
     ):
         bounds = masked_bounds(plan_for(blobs(90, 3, 2), 3, clients=3, masking=masking))
         assert not any(bounds.refusal(kind.TYPE, 32) for kind in sent)

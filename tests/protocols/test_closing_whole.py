@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fastlloyd.lifecycle.closing import Chains, Counters, Totals
-from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum
-from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag
+from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum
+from fastlloyd.lifecycle.same_secret import EqualityProof, EqualityTag
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, Header, PartyId
 from tests.protocols.whole import run_whole
@@ -46,7 +46,7 @@ def test_after_two_stories_nobody_writes_and_the_server_is_named(
     codes = run_whole(tmp_path, 4, protocol="fastlloyd", rounds=3, min_clients=2)
     assert codes == [3] * 4
     assert not written(tmp_path)
-    assert "did not tell client" in capsys.readouterr().err
+    assert "did not send client" in capsys.readouterr().err
 
 
 def test_a_server_that_lies_about_the_comparison_too_is_named(
@@ -54,10 +54,10 @@ def test_a_server_that_lies_about_the_comparison_too_is_named(
 ) -> None:
     # It tells client 2 another sum, and names nobody in the proof.
     lie(monkeypatch, 0, 2, NoisyMaskedSum.TYPE, lambda body: body[:-1] + bytes([body[-1] ^ 0b100]), 1)
-    lie(monkeypatch, 0, None, AlikeProof.TYPE, lambda body: body[:1] + bytes(4) + body[5:], COMPARE_ROUND)
+    lie(monkeypatch, 0, None, EqualityProof.TYPE, lambda body: body[:1] + bytes(4) + body[5:], COMPARE_ROUND)
     assert run_whole(tmp_path, 4, protocol="fastlloyd", rounds=3, min_clients=2) == [3] * 4
     assert not written(tmp_path)
-    assert "the server did not tell all clients the same" in capsys.readouterr().err
+    assert "the server did not send all clients the same" in capsys.readouterr().err
 
 
 TOLD: dict[str, tuple[int, dict[str, Any]]] = {
@@ -83,7 +83,7 @@ def test_another_result_for_one_client_is_noticed_in_other_protocols_too(
     lie(monkeypatch, 0, 2, kind, lambda body: body[:-8] + bytes([body[-8] ^ 1]) + body[-7:], None)
     assert run_whole(tmp_path, 4, protocol=protocol, **options) == [3] * 4
     assert not written(tmp_path)
-    assert "did not tell client" in capsys.readouterr().err
+    assert "did not send client" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"\xff" * 40, b'{"accounts": {"2": 5}}'])
@@ -119,7 +119,7 @@ def test_malformed_chains_are_their_senders_fault(
 def test_a_malformed_tag_is_its_senders_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lie(monkeypatch, 2, 0, AlikeTag.TYPE, lambda _: bytes(7), COMPARE_ROUND)
+    lie(monkeypatch, 2, 0, EqualityTag.TYPE, lambda _: bytes(7), COMPARE_ROUND)
     assert run_whole(tmp_path, 3, protocol="fastlloyd", rounds=2) == [3] * 3
-    assert "client 2 sent a malformed AlikeTag" in capsys.readouterr().err
+    assert "client 2 sent a malformed EqualityTag" in capsys.readouterr().err
     assert not written(tmp_path)

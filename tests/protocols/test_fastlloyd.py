@@ -11,8 +11,8 @@ from scipy import stats
 from fastlloyd.errors import ConfigError, PeerError, RangeError, SecurityError
 from fastlloyd.lifecycle.closing import Counters, Totals
 from fastlloyd.lifecycle.hello import Hello, PlanProposal, Ready
-from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
-from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
+from fastlloyd.lifecycle.same_secret import EqualityProof, EqualityTag
 from fastlloyd.lifecycle.sealed import SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
@@ -86,8 +86,8 @@ def test_an_update_reaches_the_server_and_nobody_else() -> None:
     told = {
         MaskedUpdate: up,
         NoisyMaskedSum: down,
-        **dict.fromkeys((SealKey, SealedParts, AlikeTag), up),
-        **dict.fromkeys((SealKeys, SealedSeed, AlikeProof), down),
+        **dict.fromkeys((SealKey, SealedParts, EqualityTag), up),
+        **dict.fromkeys((SealKeys, SealedSeed, EqualityProof), down),
         **dict.fromkeys((Hello, Ready, Counters), up),
         **dict.fromkeys((PlanProposal, Totals), down),
     }
@@ -205,7 +205,7 @@ def test_a_sum_over_fewer_clients_than_agreed_is_refused() -> None:
 
 def test_of_two_clients_with_different_seeds_nobody_is_named() -> None:
     def tap(sender, receiver, header, body):
-        return bytes(64) if header.type == AlikeTag.TYPE and sender.rank == 2 else body
+        return bytes(64) if header.type == EqualityTag.TYPE and sender.rank == 2 else body
 
     with pytest.raises(SecurityError, match="the clients do not all agree on the common seed"):
         run_together(config("fastlloyd"), 2, tap=tap)

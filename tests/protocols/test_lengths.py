@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 import fastlloyd.protocols.fastlloyd.plan as plan_module
 from fastlloyd.errors import ConfigError, PeerError
-from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
-from fastlloyd.lifecycle.masked_sums import GlobalMsa, bounds, server
+from fastlloyd.lifecycle.masked_sums import GlobalMsa, MaskedUpdate, NoisyMaskedSum, bounds, server
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.effects import Party
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocol.masked import payload_line
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan

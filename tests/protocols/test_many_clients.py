@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY
 from fastlloyd.protocols.fastlloyd.reference import reference

@@ -13,12 +13,10 @@ from scipy import stats
 
 from fastlloyd.errors import ConfigError, InternalError, PeerError, SecurityError
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
-from fastlloyd.lifecycle.pairs import PairPublicKey
-from fastlloyd.lifecycle.rounds import Ahead
-from fastlloyd.lifecycle.seed import SeedConfirmation
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
+from fastlloyd.lifecycle.rounds import Ahead, StoredRounds
+from fastlloyd.lifecycle.shared_secrets import PairPublicKey, SeedConfirmation
 from fastlloyd.masking.fixed import Ring
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.protocols.fastlloyd.client import client

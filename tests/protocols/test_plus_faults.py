@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import PeerError, RangeError
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.lifecycle.masked_messages import MaskedUpdate
-from fastlloyd.party.stored import StoredRounds
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus import first_state, radius, scaled_update
 from fastlloyd.protocols.fastlloyd.rounds import Centers, draw_noise, first_centers, local_update, post_process

@@ -10,12 +10,12 @@ import pytest
 
 import fastlloyd.protocols.fastlloyd.plan as plan_module
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum
+from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import Masks
 from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.effects import Receive, Save
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.wire.header import SERVER, PartyId, clients

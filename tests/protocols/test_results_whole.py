@@ -129,7 +129,7 @@ def test_a_server_with_another_result_is_named(
 ) -> None:
     deviate(monkeypatch, "kfed", 0)
     assert set(start("kfed", roster, tmp_path)) == {3}
-    assert "the server (site 0) has another result than the others" in capsys.readouterr().err
+    assert "the server (site 0) has a different result than the others" in capsys.readouterr().err
 
 
 def test_another_build_of_one_client_costs_the_result_until_it_is_replaced(

@@ -15,9 +15,9 @@ import pytest
 
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.lifecycle.masked_sums import server as fastlloyd_server
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.party.effects import Gather, Party, Receive, Record, Save, Send
 from fastlloyd.party.message import recall
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.client import client as fastlloyd_client
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share

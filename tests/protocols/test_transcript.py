@@ -11,7 +11,7 @@ import pytest
 
 from fastlloyd.errors import PeerError, SecurityError
 from fastlloyd.lifecycle.closing import Chains, ResultDigest, compare_directly
-from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum
+from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.simulation import Simulation, Tap
@@ -69,7 +69,7 @@ def test_a_server_that_tells_one_client_another_sum_is_found_out() -> None:
     for heard in (ONE, TWO, THREE):
         parties = {me: compare_directly(me, clients(3), clients(3), transcripts[me]) for me in clients(3)}
         parties = {heard: parties.pop(heard), **parties}
-        with pytest.raises(SecurityError, match="the server did not tell client") as caught:
+        with pytest.raises(SecurityError, match="the server did not send client") as caught:
             Simulation(parties).run()
         assert caught.value.rank == 0
 
@@ -112,7 +112,7 @@ def test_a_speaker_is_named_and_a_late_client_s_lie_counts_too() -> None:
     strange = spoken(b"a")
     strange.add(ONE, NoisyMaskedSum(b"x", (ONE,), 3), 0)
     told = {ONE: spoken(b"a"), TWO: spoken(b"a"), THREE: strange}
-    with pytest.raises(SecurityError, match="client 1 did not tell") as caught:
+    with pytest.raises(SecurityError, match="client 1 did not send") as caught:
         Simulation({me: compare_directly(me, clients(3), (ONE, TWO), told[me]) for me in clients(3)}).run()
     assert caught.value.rank == 1
 

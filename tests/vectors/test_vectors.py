@@ -26,7 +26,7 @@ from fastlloyd.crypto.commitment import derive_opening
 from fastlloyd.crypto.link.identity import Credentials, Identity, sign
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.lifecycle.closing import compare_through_server
-from fastlloyd.lifecycle.same_secret import THINGS, AlikeProof, AlikeTag, collect_tags
+from fastlloyd.lifecycle.same_secret import THINGS, EqualityProof, EqualityTag, collect_tags
 from fastlloyd.lifecycle.sealed import SealedParts, SealedSeed, Sealing, SealKey, SealKeys, relay_seed
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, continue_history
@@ -287,9 +287,9 @@ def test_the_agreement_through_the_server() -> None:
     seeds = Simulation(lives, note).run()
     assert {seeds[me].hex() for me in everybody} == {case["seed"]}
     expected = {(kind.TYPE, 0, i): case[name] for kind, name in ((SealKeys, "seal_keys"),) for i in (1, 2, 3)}
-    expected |= {(AlikeProof.TYPE, 0, i): case["alike_proof"] for i in range(1, 6)}
+    expected |= {(EqualityProof.TYPE, 0, i): case["alike_proof"] for i in range(1, 6)}
     expected |= {(SealedSeed.TYPE, 0, i): case["sealed_seed"][str(i)] for i in range(1, 6)}
-    for kind, name in ((SealKey, "seal_key"), (SealedParts, "sealed_parts"), (AlikeTag, "alike_tag")):
+    for kind, name in ((SealKey, "seal_key"), (SealedParts, "sealed_parts"), (EqualityTag, "alike_tag")):
         expected |= {(kind.TYPE, int(i), 0): body for i, body in case[name].items()}
     assert said == expected
 
@@ -323,8 +323,8 @@ def test_end_of_a_run_and_signed_record() -> None:
     lives: dict[PartyId, Any] = {me: compare(me, everybody, everybody, transcript) for me in everybody}
     lives[SERVER] = collect_tags(everybody, everybody, (), COMPARE_ROUND, THINGS)
     Simulation(lives, note).run()
-    expected = {(AlikeTag.TYPE, int(i), 0): body for i, body in case["alike_tag"].items()}
-    assert said == expected | {(AlikeProof.TYPE, 0, i): case["alike_proof"] for i in range(1, 6)}
+    expected = {(EqualityTag.TYPE, int(i), 0): body for i, body in case["alike_tag"].items()}
+    assert said == expected | {(EqualityProof.TYPE, 0, i): case["alike_proof"] for i in range(1, 6)}
     opening = bytes.fromhex(case["openings"]["2"])
     statement = record.statement(bytes.fromhex(case["roster"]), transcript.digest(), "result", opening)
     assert statement.decode() == case["statement_of_2"]

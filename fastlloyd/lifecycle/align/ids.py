@@ -46,12 +46,11 @@ from typing import Self
 from fastlloyd.crypto.blinding import POINT_BYTES, Blinding, hash_to_point
 from fastlloyd.errors import DataError, InternalError, PeerError
 from fastlloyd.lifecycle.align.columns import Columns, RecordCount
-from fastlloyd.lifecycle.seed import SetupBytes
+from fastlloyd.lifecycle.shared_secrets import SetupBytes
 from fastlloyd.masking.pairwise import PairSecrets
-from fastlloyd.party.declaration import OfPlan, Seen
+from fastlloyd.party.declaration import MESSAGE_COST, OfPlan, Seen
 from fastlloyd.party.effects import Party, Receive, Send
 from fastlloyd.party.message import NoPayload
-from fastlloyd.party.message_bounds import MESSAGE_COST
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import derive
 from fastlloyd.randomness.secret import SecretRandom

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.lifecycle.masked_sums import GlobalMsa
-from fastlloyd.lifecycle.rounds import Draw
+from fastlloyd.lifecycle.rounds import Draw, StoredRounds
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party, Publish
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.choose_k import Chosen, choose_k
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process

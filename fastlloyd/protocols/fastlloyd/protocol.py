@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.update import movements
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocol.masked import Masked
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters

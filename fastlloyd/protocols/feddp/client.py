@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
-from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, MessageFormat
+from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, MessageFormat, StoredRounds
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party, Publish
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.feddp.budget import OUTER, START, WEIGHTS
 from fastlloyd.protocols.feddp.math.projection import Projection
 from fastlloyd.protocols.feddp.math.record import RecordStatistics, Statistics

@@ -17,10 +17,10 @@ from fastlloyd.data.records import ClientRecords, OwnRecords
 from fastlloyd.errors import ConfigError, InternalError, Reason, format_count
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.update import movements
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocol.horizontal import Horizontal
 from fastlloyd.protocols.feddp import inputs

@@ -15,9 +15,8 @@ from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.spectral import cluster_locally
-from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, MessageFormat
+from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, MessageFormat, StoredRounds
 from fastlloyd.party.effects import Party, Publish
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.kfed.messages import CentersFormat, LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.kfed.plan import Plan
 from fastlloyd.randomness import domains

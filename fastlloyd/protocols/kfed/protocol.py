@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.party.effects import Party
 from fastlloyd.party.message import recall
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocol.horizontal import Horizontal
 from fastlloyd.protocols.kfed.client import ClientResult, centers_format, client
 from fastlloyd.protocols.kfed.messages import MESSAGES, MergedCenters

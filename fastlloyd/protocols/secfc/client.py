@@ -95,7 +95,7 @@ def client(
     rotation : float64 array, shape (d, d)
         From `turn.draw_rotation`; turns revealed centres back.
     seed : bytes of length 32
-        The clients' common seed (`lifecycle/seed.py`), which the server does not know.
+        The clients' common seed (`lifecycle/shared_secrets.py`), which the server does not know.
     run_id : bytes
 
     Raises

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.lifecycle.hello import Ready
 from fastlloyd.lifecycle.messages import CLOSING, OPENING, SEED
-from fastlloyd.lifecycle.seed import SetupBytes
+from fastlloyd.lifecycle.shared_secrets import SetupBytes
 from fastlloyd.party.declaration import ACROSS, DOWN, UP, Declared, Messages, OfPlan, Seen
 from fastlloyd.party.message import NoPayload
 from fastlloyd.protocols.secfc.field.prime import Elements, Field

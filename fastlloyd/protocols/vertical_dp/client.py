@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import DataError
-from fastlloyd.lifecycle.hello import await_go, tell_ready
+from fastlloyd.lifecycle.hello import await_go, send_ready
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.privacy.noise.sampler import round_laplace, round_normal
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys
@@ -86,7 +86,7 @@ def prepare(
     finally:
         keys.erase()
     yield Record(plan.all_releases())
-    yield from tell_ready()
+    yield from send_ready()
     yield from await_go()
     return PaidSketches(noisy_centers, message)
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.lifecycle.align.ids import check_ids, intersect_ids
-from fastlloyd.lifecycle.pairs import agree_pairs
-from fastlloyd.lifecycle.seed import agree_seed
+from fastlloyd.lifecycle.shared_secrets import agree_pairs, agree_seed
 from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.vertical_dp.math.weights import Group

@@ -30,11 +30,9 @@ from fastlloyd.lifecycle.align.ids import BlindedIds, IdTag, OpenedIds, lists_ah
 from fastlloyd.lifecycle.closing import Chains
 from fastlloyd.lifecycle.hello import Go, PlanProposal, Ready
 from fastlloyd.lifecycle.messages import CHAINS_OF_ALL, COUNTED, plan_bounds
-from fastlloyd.lifecycle.pairs import PairPublicKey
-from fastlloyd.lifecycle.seed import SeedConfirmation, SeedContribution
-from fastlloyd.party.declaration import Messages, OfPlan, Seen, always, seen_as
+from fastlloyd.lifecycle.shared_secrets import PairPublicKey, SeedConfirmation, SeedContribution
+from fastlloyd.party.declaration import MessageBounds, Messages, OfPlan, Seen, always, seen_as
 from fastlloyd.party.message import Payload
-from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
 from fastlloyd.protocols.vertical_dp.sketch.encoding import pack_sketch, sketch_bytes, unpack_sketch

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import DataError, PeerError
-from fastlloyd.lifecycle.hello import await_ready, let_go
+from fastlloyd.lifecycle.hello import await_ready, send_go
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Send
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
 from fastlloyd.protocols.vertical_dp.math.fit import GridCells
@@ -61,7 +61,7 @@ def server(plan: Plan) -> Party[ServerResult]:
 def await_prepared(plan: Plan) -> Party[None]:
     """Wait until every party has its message ready and its releases written down, then let all of them send."""
     yield from await_ready(clients(plan.clients))
-    yield from let_go(clients(plan.clients))
+    yield from send_go(clients(plan.clients))
 
 
 def finish(messages: Sequence[Synopsis], plan: Plan) -> ServerResult:

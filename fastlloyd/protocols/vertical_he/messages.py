@@ -62,11 +62,9 @@ from fastlloyd.lifecycle.align.ids import ALIGNMENT, BlindedIds, IdTag, OpenedId
 from fastlloyd.lifecycle.closing import Chains
 from fastlloyd.lifecycle.hello import PlanProposal, Ready
 from fastlloyd.lifecycle.messages import COUNTED, plan_bounds
-from fastlloyd.lifecycle.pairs import PairPublicKey
-from fastlloyd.lifecycle.seed import SeedConfirmation
-from fastlloyd.party.declaration import Declared, Messages, OfPlan, Seen, always, largest_bodies, seen_as
+from fastlloyd.lifecycle.shared_secrets import PairPublicKey, SeedConfirmation
+from fastlloyd.party.declaration import Declared, MessageBounds, Messages, OfPlan, Seen, always, largest_bodies, seen_as
 from fastlloyd.party.message import NoPayload, Payload
-from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.protocols.vertical_he.frame import (
     ListFormat,
     PieceFormat,
@@ -428,7 +426,7 @@ _WITH_PLAN: Messages = (
     seen_as(
         Chains,
         route="party to party",
-        server="digests of what the sender was told, and of the result",
+        server="digests of what the sender received, and of the result",
         others="the same",
         variant="every party",
     ),

@@ -26,8 +26,8 @@ from fastlloyd.lifecycle.align.columns import (
     tell_count,
 )
 from fastlloyd.lifecycle.align.ids import check_ids, intersect_ids
-from fastlloyd.lifecycle.hello import await_plan, await_ready, propose_plan, tell_ready
-from fastlloyd.lifecycle.pairs import agree_pairs
+from fastlloyd.lifecycle.hello import await_plan, await_ready, propose_plan, send_ready
+from fastlloyd.lifecycle.shared_secrets import agree_pairs
 from fastlloyd.party.effects import Afford, Allow, Party, Publish
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocol.vertical import Vertical
@@ -191,7 +191,7 @@ class VerticalHE(Vertical[Plan]):
         if me.is_server:
             yield from await_ready(session.everybody)
         else:
-            yield from tell_ready()
+            yield from send_ready()
         yield Publish("setup")
         end = yield from _compute(session, plan, columns, secret)
         everybody = (SERVER, *session.everybody)

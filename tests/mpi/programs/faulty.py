@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from fastlloyd.client import main
-from fastlloyd.lifecycle.masked_messages import MaskedUpdate
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate
 from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.mpi.transport import MpiTransport

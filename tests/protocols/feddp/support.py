@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.parameters import PublicParameters

@@ -12,10 +12,10 @@ from sklearn.cluster import KMeans
 
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY
 from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.feddp.budget import OUTER
 from fastlloyd.protocols.feddp.client import statistics_of
 from fastlloyd.protocols.feddp.math.elbow import CLEAR, elbow, margin

@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from fastlloyd.data.public.mixture import Mixture, make_mixture
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.kmeans.grid import GridPoints, quantise
-from fastlloyd.party.stored import StoredRounds
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.protocols.kfed.client import client
 from fastlloyd.protocols.kfed.merge import merge_centers
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters

@@ -13,8 +13,7 @@ from fastlloyd.lifecycle.align.columns import Columns
 from fastlloyd.lifecycle.align.ids import IdTag
 from fastlloyd.lifecycle.closing import Counters
 from fastlloyd.lifecycle.hello import Ready
-from fastlloyd.lifecycle.pairs import PairPublicKey
-from fastlloyd.lifecycle.seed import SeedConfirmation, SeedContribution
+from fastlloyd.lifecycle.shared_secrets import PairPublicKey, SeedConfirmation, SeedContribution
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys, derive_keys, set_up

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastlloyd.lifecycle.closing import Account, Counters, Sent, Totals, account_client, collect_accounts, tell_totals
+from fastlloyd.lifecycle.closing import Account, Counters, Sent, Totals, account_client, collect_accounts, send_totals
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
@@ -72,7 +72,7 @@ def test_a_client_s_nonsense_costs_its_line_only(body: bytes | None) -> None:
         accounts = {SERVER: Account(sent=SENT)}
         for message in told.values():
             accounts.update(message.by_party)
-        yield from tell_totals(EVERYBODY, accounts)
+        yield from send_totals(EVERYBODY, accounts)
         return told
 
     def tap(sender: PartyId, receiver: PartyId, header: Any, sent: bytes) -> bytes | None:

@@ -10,7 +10,7 @@ import pytest
 
 from fastlloyd.errors import Reason, SecurityError
 from fastlloyd.lifecycle.closing import Chains, ResultDigest, compare_directly
-from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum
+from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
@@ -53,7 +53,7 @@ def test_openings_go_to_those_with_the_result_and_to_nobody_else() -> None:
 
 @pytest.mark.parametrize("odd", EVERYBODY)
 def test_who_has_another_result_than_most_is_named(odd: PartyId) -> None:
-    with pytest.raises(SecurityError, match=f"{odd}.* has another result than the others") as caught:
+    with pytest.raises(SecurityError, match=f"{odd}.* has a different result than the others") as caught:
         compare({**SAME, odd: b"other centres"})
     assert (caught.value.rank, caught.value.reason, caught.value.exit_code) == (odd.rank, Reason.OTHER_RESULT, 3)
 
@@ -75,7 +75,7 @@ def test_who_took_part_must_say_which_result_it_has() -> None:
     def without(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
         return Chains(Chains.read(body, None).chains).body() if sender == TWO else body
 
-    with pytest.raises(SecurityError, match="client 2 did not say which result it has") as caught:
+    with pytest.raises(SecurityError, match="client 2 did not send the digest of its result") as caught:
         compare(SAME, tap=without)
     assert caught.value.rank == 2
     assert compare(SAME, took_part=(ONE, THREE), tap=without)[ONE] == {THREE: opening(THREE)}

@@ -11,12 +11,12 @@ import pytest
 from fastlloyd.errors import PeerError, SecurityError
 from fastlloyd.lifecycle.same_secret import (
     TAG_BYTES,
-    AlikeProof,
-    AlikeTag,
-    NotAlike,
+    EqualityProof,
+    EqualityTag,
+    NotEqual,
     collect_tags,
     proof_bytes,
-    prove_alike,
+    prove_equality,
 )
 from fastlloyd.party.effects import Gather, Send
 from fastlloyd.run.simulation import Simulation, Tap
@@ -43,7 +43,7 @@ def compare(
     late = set(everybody) - set(needed)
     parties: dict[PartyId, Any] = {SERVER: server or collect_tags(everybody, needed, late, COMPARE_ROUND, len(SAME))}
     for me in everybody:
-        parties[me] = prove_alike(
+        parties[me] = prove_equality(
             me,
             everybody,
             needed,
@@ -69,22 +69,22 @@ def test_equal_clients_agree_with_one_message_each_way(count: int) -> None:
 def test_the_client_that_differs_from_most_is_named_and_so_is_the_thing(
     odd: PartyId, things: Mapping[bytes, bytes], which: bytes
 ) -> None:
-    with pytest.raises(NotAlike) as caught:
+    with pytest.raises(NotEqual) as caught:
         compare(contexts={odd: things})
     assert (caught.value.odd, caught.value.rank, caught.value.purpose) == (odd, odd.rank, which)
 
 
 @pytest.mark.parametrize(("count", "others"), [(2, (ONE,)), (2, (TWO,)), (4, (ONE, TWO))])
 def test_without_a_clear_majority_nobody_is_named(count: int, others: tuple[PartyId, ...]) -> None:
-    with pytest.raises(NotAlike) as caught:
+    with pytest.raises(NotEqual) as caught:
         compare(count, contexts=dict.fromkeys(others, OTHER))
     assert caught.value.odd == SERVER
 
 
 def test_who_is_not_required_cannot_cost_the_others_their_result() -> None:
     def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes | None:
-        if header.type == AlikeProof.TYPE:
-            sets.append(AlikeProof.read(body, (3, 2)).included)
+        if header.type == EqualityProof.TYPE:
+            sets.append(EqualityProof.read(body, (3, 2)).included)
         return bytes(2 * TAG_BYTES) if sender == THREE else body
 
     sets: list[tuple[PartyId, ...]] = []
@@ -93,11 +93,11 @@ def test_who_is_not_required_cannot_cost_the_others_their_result() -> None:
 
 
 def test_all_tags_are_equal_and_all_own_bytes_differ() -> None:
-    sent: list[AlikeTag] = []
+    sent: list[EqualityTag] = []
 
     def watch(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
-        if header.type == AlikeTag.TYPE:
-            sent.append(AlikeTag.read(body, 2))
+        if header.type == EqualityTag.TYPE:
+            sent.append(EqualityTag.read(body, 2))
         return body
 
     compare(5, tap=watch)
@@ -109,20 +109,20 @@ def test_all_tags_are_equal_and_all_own_bytes_differ() -> None:
 
 def count_some(everybody: tuple[PartyId, ...], some: tuple[PartyId, ...]) -> Any:
     """Live as a server that says that all are alike, from what some of them have sent."""
-    told = yield Gather(everybody, AlikeTag, COMPARE_ROUND, len(everybody), 2)
+    told = yield Gather(everybody, EqualityTag, COMPARE_ROUND, len(everybody), 2)
     digests = tuple(hashlib.sha256(b"".join(told[party].owns[thing] for party in some)).digest() for thing in (0, 1))
-    yield Send(everybody, AlikeProof(some, len(everybody), (0, 0), digests), COMPARE_ROUND)
+    yield Send(everybody, EqualityProof(some, len(everybody), (0, 0), digests), COMPARE_ROUND)
 
 
 def test_a_server_cannot_say_that_all_are_alike_when_one_is_not() -> None:
-    with pytest.raises(NotAlike) as caught:
+    with pytest.raises(NotEqual) as caught:
         compare(contexts={TWO: OTHER}, server=count_some(clients(3), clients(3)))
     assert caught.value.odd == SERVER
 
 
 def changed(change: Any) -> Tap:
     def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes | None:
-        passed: bytes | None = change(body) if header.type == AlikeProof.TYPE and receiver == TWO else body
+        passed: bytes | None = change(body) if header.type == EqualityProof.TYPE and receiver == TWO else body
         return passed
 
     return tap
@@ -138,7 +138,7 @@ def changed(change: Any) -> Tap:
     ids=["a bit", "zeros", "another set"],
 )
 def test_a_proof_that_was_changed_is_none(change: Any) -> None:
-    with pytest.raises(NotAlike):
+    with pytest.raises(NotEqual):
         compare(tap=changed(change))
 
 
@@ -150,16 +150,16 @@ def test_a_name_alone_does_not_end_a_run_in_which_all_are_alike() -> None:
     "change", [lambda body: body[:-1], lambda body: body + b"\0", lambda body: b"\x08" + body[1:], lambda body: b""]
 )
 def test_a_malformed_proof_is_the_server_s_fault(change: Any) -> None:
-    with pytest.raises(PeerError, match="malformed AlikeProof") as caught:
+    with pytest.raises(PeerError, match="malformed EqualityProof") as caught:
         compare(tap=changed(change))
     assert caught.value.rank == 0
 
 
 def test_a_proof_names_no_stranger() -> None:
-    proof = AlikeProof((ONE, THREE), 3, (2, 0), (SECRET, SECRET[::-1]))
-    assert AlikeProof.read(proof.body(), (3, 2)) == proof and len(proof.body()) == proof_bytes(3, 2)
+    proof = EqualityProof((ONE, THREE), 3, (2, 0), (SECRET, SECRET[::-1]))
+    assert EqualityProof.read(proof.body(), (3, 2)) == proof and len(proof.body()) == proof_bytes(3, 2)
     with pytest.raises(ValueError, match="rank of one of 3 clients"):
-        AlikeProof.read(proof.body()[:1] + b"\x04" + proof.body()[2:], (3, 2))
+        EqualityProof.read(proof.body()[:1] + b"\x04" + proof.body()[2:], (3, 2))
 
 
 @pytest.mark.parametrize("size", [0, TAG_BYTES, 2 * TAG_BYTES - 1, 2 * TAG_BYTES + 1])
@@ -167,7 +167,7 @@ def test_a_tag_of_another_length_is_its_sender_s_fault(size: int) -> None:
     def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
         return bytes(size) if sender == TWO else body
 
-    with pytest.raises(PeerError, match="client 2 sent a malformed AlikeTag") as caught:
+    with pytest.raises(PeerError, match="client 2 sent a malformed EqualityTag") as caught:
         compare(tap=tap)
     assert caught.value.rank == 2
 
@@ -183,6 +183,6 @@ def test_who_is_required_must_be_there_and_others_need_not() -> None:
 
 
 def test_a_server_that_leaves_out_whom_it_must_not_is_found_out() -> None:
-    with pytest.raises(SecurityError, match="server's proof that all clients are alike lacks client 3") as caught:
+    with pytest.raises(SecurityError, match="server's proof that all clients have the same lacks client 3") as caught:
         compare(server=count_some(clients(3), (ONE, TWO)))
     assert caught.value.rank == 0

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 import fastlloyd.lifecycle.sealed as sealed_module
 from fastlloyd.crypto.link.identity import Credentials, Identity, make_identity
 from fastlloyd.errors import PeerError, SecurityError
-from fastlloyd.lifecycle.same_secret import AlikeTag
+from fastlloyd.lifecycle.same_secret import EqualityTag
 from fastlloyd.lifecycle.sealed import (
-    BOX_BYTES,
-    SEAL_KEY_BYTES,
-    SEALED_SEED_BYTES,
+    Box,
+    SealedPart,
     SealedParts,
     SealedSeed,
     Sealing,
@@ -150,14 +149,14 @@ def flipped(body: bytes, place: int) -> bytes:
     return body[:place] + bytes([body[place] ^ 4]) + body[place + 1 :]
 
 
-@given(place=st.integers(0, 3 * SEALED_SEED_BYTES - 1))
+@given(place=st.integers(0, 3 * SealedPart.MOST_BYTES - 1))
 def test_a_part_that_the_server_changes_is_the_server_s_fault(place: int) -> None:
     with pytest.raises(SecurityError, match="the server passed on a part of the common seed by client") as caught:
         agree(tap=change(SealedSeed, PartyId(4), lambda body: flipped(body, place)))
     assert caught.value.rank == 0
 
 
-@given(place=st.integers(SEAL_KEY_BYTES, COUNT * SEAL_KEY_BYTES - 1))
+@given(place=st.integers(SealKey.MOST_BYTES, COUNT * SealKey.MOST_BYTES - 1))
 def test_a_key_that_the_server_changes_is_the_server_s_fault(place: int) -> None:
     with pytest.raises(SecurityError, match="the server passed on a key of client") as caught:
         agree(tap=change(SealKeys, PartyId(1), lambda body: flipped(body, place)))
@@ -168,7 +167,7 @@ def test_a_server_that_puts_its_own_key_in_a_client_s_place_is_found_out() -> No
     own = PairKey(bytes(range(32))).public
 
     def swap(body: bytes) -> bytes:
-        at = 3 * SEAL_KEY_BYTES
+        at = 3 * SealKey.MOST_BYTES
         return body[:at] + own + body[at + 32 :]
 
     with pytest.raises(SecurityError, match="the server passed on a key of client 4 ") as caught:
@@ -191,7 +190,7 @@ def test_a_server_that_exchanges_parts_of_clients_is_found_out() -> None:
 
 def test_a_server_that_exchanges_two_contributors_is_found_out() -> None:
     def turn(body: bytes) -> bytes:
-        return body[SEALED_SEED_BYTES:] + body[:SEALED_SEED_BYTES]
+        return body[SealedPart.MOST_BYTES :] + body[: SealedPart.MOST_BYTES]
 
     with pytest.raises(SecurityError, match="the server passed on a part of the common seed by client 1") as caught:
         agree(tap=change(SealedSeed, PartyId(4), turn))
@@ -220,7 +219,7 @@ def test_what_was_sealed_or_signed_in_another_run_is_refused(earlier: bytes, typ
 
 @pytest.mark.parametrize(
     ("type_", "size", "culprit"),
-    [(SealKey, SEAL_KEY_BYTES, 4), (SealedParts, sealed_parts_bytes(COUNT), 2), (AlikeTag, 64, 5)],
+    [(SealKey, SealKey.MOST_BYTES, 4), (SealedParts, sealed_parts_bytes(COUNT), 2), (EqualityTag, 64, 5)],
 )
 @pytest.mark.parametrize("more", [-1, 1, -32, None])
 def test_messages_of_another_length_name_their_sender(type_: Any, size: int, culprit: int, more: int | None) -> None:
@@ -230,7 +229,7 @@ def test_messages_of_another_length_name_their_sender(type_: Any, size: int, cul
     assert caught.value.rank == culprit and caught.value.exit_code == 3
 
 
-@pytest.mark.parametrize(("type_", "cut"), [(SealKeys, SEAL_KEY_BYTES), (SealedSeed, SEALED_SEED_BYTES)])
+@pytest.mark.parametrize(("type_", "cut"), [(SealKeys, SealKey.MOST_BYTES), (SealedSeed, SealedPart.MOST_BYTES)])
 def test_a_server_that_leaves_something_out_is_named(type_: Any, cut: int) -> None:
     with pytest.raises(PeerError, match=f"the server sent a malformed {type_.__name__}: expected") as caught:
         agree(tap=change(type_, PartyId(3), lambda body: body[:-cut]))
@@ -272,7 +271,7 @@ def test_a_client_that_seals_different_parts_for_different_clients_is_named(
         return honest(plain, shared, purpose, context)
 
     monkeypatch.setattr(sealed_module, "seal", lie)
-    with pytest.raises(SecurityError, match="client 2 sealed another part of the common seed for client 4") as caught:
+    with pytest.raises(SecurityError, match="client 2 sealed a different part of the common seed for") as caught:
         agree(roster=roster)
     assert caught.value.rank == 2
 
@@ -292,7 +291,7 @@ def test_a_client_that_seals_nonsense_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_a_roster_the_sentence_leaves_open_who_changed_a_part() -> None:
-    at = SEALED_SEED_BYTES - BOX_BYTES
+    at = SealedPart.MOST_BYTES - Box.MOST_BYTES
     with pytest.raises(SecurityError, match="without a roster nobody can tell") as caught:
         agree(roster=False, tap=change(SealedSeed, PartyId(5), lambda body: flipped(body, at)))
     assert caught.value.rank == 1
@@ -300,7 +299,7 @@ def test_without_a_roster_the_sentence_leaves_open_who_changed_a_part() -> None:
 
 @pytest.mark.parametrize("key", [bytes(32), b"\x01" + bytes(31)])
 def test_a_key_of_low_order_is_refused(key: bytes) -> None:
-    with pytest.raises(SecurityError, match="client 4 sent a key that no secret can be made with") as caught:
+    with pytest.raises(SecurityError, match="client 4 sent a key that yields no secret") as caught:
         agree(roster=False, tap=change(SealKey, SERVER, lambda body: key + body[32:], sender=PartyId(4)))
     assert caught.value.rank == 4
 

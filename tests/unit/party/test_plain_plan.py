@@ -128,5 +128,5 @@ def test_releases_that_cannot_be_are_the_fault_of_the_plan(scale: float) -> None
     def planned() -> list[Release]:
         return [Release(round=0, name="x", mechanism="gaussian", sensitivity=1.0, norm="l2", noise_scale=scale)]
 
-    with pytest.raises(ValueError, match="the plan's releases cannot be: release 'x' cannot be accounted for"):
+    with pytest.raises(ValueError, match="the plan's releases are impossible: release 'x' cannot be accounted for"):
         check_epsilon(planned, 1e-6, most=1.0)

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from fastlloyd.lifecycle.align.ids import BlindedIds, OpenedIds
-from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
-from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum, VectorFormat
+from fastlloyd.lifecycle.same_secret import EqualityProof, EqualityTag
 from fastlloyd.lifecycle.sealed import Box, SealedPart, SealedParts, SealedSeed, SealKey, SealKeys
-from fastlloyd.lifecycle.seed import SeedConfirmation, SeedContribution
+from fastlloyd.lifecycle.shared_secrets import SeedConfirmation, SeedContribution
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.protocols.feddp.math.projection import Projection
 from fastlloyd.protocols.feddp.math.stage import Centers, ProjectedCenters
@@ -204,15 +204,15 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
         0,
     ),
     "sealed seed": (
-        SealedSeed((SealedPart(bytes(32), *POINTS, BOX),)),
+        SealedSeed((SealedPart(bytes(32), *POINTS, SEALED, SIGNATURE),)),
         1,
         22,
         bytes(32).hex() + POINTS[0].hex() + POINTS[1].hex() + SEALED.hex() + SIGNATURE.hex(),
         0,
     ),
-    "alike tag": (AlikeTag(*((each,) for each in POINTS)), 1, 23, POINTS[0].hex() + POINTS[1].hex(), 0),
+    "alike tag": (EqualityTag(*((each,) for each in POINTS)), 1, 23, POINTS[0].hex() + POINTS[1].hex(), 0),
     "alike proof": (
-        AlikeProof((P1, P3), 3, (2, 0), POINTS),
+        EqualityProof((P1, P3), 3, (2, 0), POINTS),
         (3, 2),
         24,
         "0502000000" + POINTS[0].hex() + "00000000" + POINTS[1].hex(),

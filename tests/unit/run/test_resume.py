@@ -12,10 +12,9 @@ import pytest
 
 from fastlloyd.errors import ConfigError, PeerError, Reason
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
-from fastlloyd.lifecycle.masked_sums import server
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum, server
+from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.party.effects import Gather, Party, Receive, Record, Save
-from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.client import client
