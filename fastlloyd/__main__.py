@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _complain(sentence: str) -> None:
     """Print the sentence of an error."""
-    from fastlloyd.report.colour import paint
+    from fastlloyd.report.display import paint
     from fastlloyd.report.lines import speaks_json
 
     if speaks_json():

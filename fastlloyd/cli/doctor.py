@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fastlloyd.cli.options import Parser
 from fastlloyd.errors import EXIT_INPUT, EXIT_OK
-from fastlloyd.report.colour import paint
+from fastlloyd.report.display import paint
 from fastlloyd.report.unit import format_count
 from fastlloyd.supervise.environment import FAIL, examine, probe
 

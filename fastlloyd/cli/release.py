@@ -10,7 +10,7 @@ from fastlloyd.cli.options import Parser, ask, decision_parser
 from fastlloyd.errors import EXIT_OK, printable
 from fastlloyd.gate.decisions import NAME, check_note
 from fastlloyd.gate.held import SHOWN_DIGITS, find_held, site_key
-from fastlloyd.report.colour import paint
+from fastlloyd.report.display import paint
 from fastlloyd.report.document import load
 from fastlloyd.report.files import read_centroids
 from fastlloyd.report.table import render

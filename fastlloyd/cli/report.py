@@ -10,7 +10,7 @@ from fastlloyd.cli.options import Parser
 from fastlloyd.dossier.verify import verify
 from fastlloyd.errors import EXIT_OK, ConfigError, printable
 from fastlloyd.gate.store import is_held
-from fastlloyd.report.colour import paint
+from fastlloyd.report.display import paint
 from fastlloyd.report.document import load
 from fastlloyd.report.files import PRIVATE_MODE, read_centroids, write_atomic
 from fastlloyd.report.page import result as page

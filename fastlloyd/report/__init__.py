@@ -2,17 +2,17 @@
 
 ==============  ===============================================================================================
 `document.py`   `report.json` and `server.json`; `schema.py` checks them, `signed.py` is their signed record
-`earlier.py`    files of an earlier run in an output folder; `files.py` writes result files whole or not at all
-`quality.py`    how much of a result is signal; `ranges.py`, what noise leaves of a value; `pinned.py`, wrong units
+`earlier.py`    files of an earlier run in an output folder; `files.py` writes result files atomically
+`quality.py`    how much of a result is signal; `ranges.py`, what noise leaves of a value
 `expected.py`   what noise to expect of a plan; `outlook.py`, of a run, and which settings give more
 `claim.py`      what a run promises, and the claim in one sentence
 `sight.py`      who sees what in a run, in words; `flow.py`, what leaves a site in which message
-`table.py`      the result as text for a terminal; `colour.py` colours it
+`table.py`      the result as text for a terminal
 `labelling.py`  labels for new records by the released centroids
 `plot.py`       pictures of centroids; `picture.py`, a photograph in the colours of its clusters
 `page/*.py`     pages as single HTML files
-`announcer.py`  what a rank reports to those who watch it; `view.py`, what may be seen
+`announcer.py`  what a rank reports to people and the supervisor; `view.py`, what monitoring may see
 `progress.py`   a line a round, or a bar; `lines.py`, the log as JSON
-`display.py`    text from outside, made fit to be shown; `unit.py`, bytes, seconds and counts
+`display.py`    safe text for spreadsheets, colour for terminals; `unit.py`, bytes, seconds and counts
 ==============  ===============================================================================================
 """

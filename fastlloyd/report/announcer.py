@@ -1,4 +1,4 @@
-"""What one rank reports to the people, or the supervisor, that watch it: public values only."""
+"""What one rank reports to people or to the supervisor: public values only."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fastlloyd.wire.header import PartyId
 
 _log = logging.getLogger(__name__)
 FIRST_S = 10.0
-"""Silent seconds of the set-up before people hear what it waits for; then twice as many, and so on."""
+"""Silent seconds of the set-up before the first report of what it waits for; the next pause is twice as long, etc."""
 
 
 class Patience:
-    """Says what a party waits for, as long as its set-up is silent.
+    """Report what a party waits for while its set-up is silent.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Patience:
         self._over = threading.Event()
 
     def start(self) -> None:
-        """Start to count, in a separate thread: the set-up may wait for anything."""
+        """Start to count, in a separate thread because the set-up may block anywhere."""
         threading.Thread(target=self._watch, name="patience", daemon=True).start()
 
     def end(self) -> None:
@@ -57,7 +57,7 @@ class Patience:
 
 @dataclass(slots=True)
 class Announcer:
-    """Reports to people and the supervisor what happens; public values only.
+    """Report what happens to people and the supervisor; public values only.
 
     Parameters
     ----------
@@ -66,22 +66,22 @@ class Announcer:
         Write machine-readable events for `fastlloyd run` instead of text.
     quiet : bool
     one_host : bool
-        All ranks are on this host, so a result may be printed: what ranks print passes through the launcher.
+        All ranks are on this host, so a result may be printed: the output of ranks passes through the launcher.
     own_terminal : bool
-        No launcher in between: this rank shows its progress, its result, and what all ranks see.
+        No launcher is involved: this rank shows its progress, its result, and what all ranks see.
     mpi : str or None
         The MPI library, for the report.
     carrier : str or None
-        How the parties are joined, for the report, where it is not what `--transport` says.
+        How the parties are connected, for the report, if `--transport` does not say it.
     names : mapping from rank to str
         The parties' names in the roster; empty without one.
     journal : Journal
-        Where else than to people it is reported.
+        Where it is reported besides.
 
     Attributes
     ----------
     view : View
-        The same for whoever looks from outside.
+        The same values for monitoring.
     """
 
     me: PartyId
@@ -104,12 +104,12 @@ class Announcer:
 
     @property
     def speaks(self) -> bool:
-        """Whether this rank tells what all ranks see: once under a launcher, by rank 0."""
+        """Whether this rank reports what all ranks see; under a launcher only rank 0 does."""
         return self.own_terminal or self.me.is_server
 
     @property
     def may_print(self) -> bool:
-        """Whether a result printed here reaches nobody but its owner."""
+        """Whether a result printed here reaches only its owner."""
         return self.own_terminal or self.one_host
 
     def event(self, name: str, **values: Any) -> None:
@@ -124,18 +124,18 @@ class Announcer:
             self._progress.show({"event": name, **values})
 
     def _awaited(self) -> str:
-        """Say what this rank waits for: the stage changes as the run goes on."""
+        """Return what this rank waits for; the stage changes during the run."""
         return self.patience.stage()
 
     def note(self, text: str) -> None:
-        """Say something to whoever watches this rank."""
+        """Print a text for the people who watch this rank."""
         if self.journal is not Journal.TEXT and "\n" not in text.strip():  # tables are for people
             _log.info("%s", text)
         if not self.quiet and self.journal is not Journal.LOG:
             self._progress.write(printable(text.rstrip("\n"), lines=True) + "\n", sys.stdout)
 
     def remark(self, text: str) -> None:
-        """Print a sentence that is no error on standard error, unless this rank is to be quiet."""
+        """Print a sentence that is no error on standard error, unless this rank is quiet."""
         if not self.quiet:
             self._say(text, logging.WARNING)
 
@@ -144,9 +144,9 @@ class Announcer:
         self._say(text, logging.ERROR)
 
     def confide(self, text: str) -> None:
-        """Say something that depends on this party's records: on standard error where its owner alone reads that.
+        """Print a sentence that depends on this party's records, on standard error if only their owner reads that.
 
-        Not where a launcher brings the standard error of several hosts together, nor in the log of a framework.
+        It is left out if a launcher collects the standard error of several hosts, and in the log of a framework.
         """
         if self.may_print and self.journal is not Journal.LOG:
             self._say(text, logging.WARNING)

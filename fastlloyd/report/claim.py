@@ -17,26 +17,26 @@ from fastlloyd.report.unit import format_count, format_epsilon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a run promises.
+    """The promise of a run.
 
     Attributes
     ----------
     epsilon, delta : float
-        Asked for; epsilon is infinite where nothing is promised.
+        As asked for; epsilon is infinite if nothing is promised.
     against : str
-        From whom it protects.
+        Against whom it protects.
     neighbours : str
         The relation, as releases name it.
     unit : str or None
-        What neighbours differ in, in words.
+        What neighbours differ in.
     conditions : sequence of str
-        What else it rests on.
+        Further conditions.
     bounded : bool
-        Whether it rests on the public N being a true bound.
+        Whether the public N must be a true bound.
     lifetime_delta : float or None
-        At which the whole ledger is read; None: `delta`.
+        For reading the whole ledger; None: `delta`.
     not_private_reason : str or None
-        Why nothing is promised, or towards whom alone.
+        Why nothing is promised, or towards whom only.
     """
 
     epsilon: float
@@ -55,18 +55,18 @@ class Claim:
         return math.isfinite(self.epsilon)
 
     def values(self) -> dict[str, Any]:
-        """Return what people read of it as plain JSON values, by name; epsilon is None where nothing is promised."""
+        """Return its public values as plain JSON, by name; epsilon is None if nothing is promised."""
         values = asdict(self)
         del values["lifetime_delta"]
         return {**values, "epsilon": self.epsilon if self.private else None, "conditions": list(self.conditions)}
 
     def sentence(self, spent_epsilon: float | None, *, n_total: int | None, reason: str | None = None) -> str:
-        """Put the claim into one sentence, with its condition and its adversary.
+        """Return the claim as one sentence, with its conditions and its adversary.
 
         Parameters
         ----------
         spent_epsilon : float or None
-            Of the run's releases; None where nothing is promised.
+            Of the run's releases; None if nothing is promised.
         n_total : int or None
             The public N.
         reason : str, optional
@@ -74,7 +74,7 @@ class Claim:
         """
         if reason is not None or spent_epsilon is None:
             return f"No privacy claim: {reason or self.not_private_reason}."
-        # The noise is made of ChaCha20's bits: against unbounded readers nothing is claimed.
+        # The noise comes from ChaCha20: nothing is claimed against unbounded readers.
         conditions = ["that ChaCha20 cannot be told from random bits", *self.conditions]
         if n_total is not None and self.bounded:
             conditions.insert(0, f"that all clients together hold at most {format_count(n_total, 'record')}")
@@ -88,5 +88,5 @@ class Claim:
 
 
 def no_claim(reason: str) -> Claim:
-    """Say of a run without noise that it protects nobody's record, and why."""
+    """Return the claim of a run without noise, which protects no record, and why."""
     return Claim(epsilon=math.inf, delta=0.0, against="nobody", not_private_reason=reason)

@@ -1,20 +1,32 @@
-"""Text from outside (names of features, parties and files), made fit to be shown or to stand in a table.
+"""Text for spreadsheets and terminals: names from files and peers made safe, names of parties, colour.
 
-A terminal obeys escape sequences and a spreadsheet runs formulas, whoever wrote them.
+A spreadsheet runs formulas, no matter who wrote them.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
+from typing import TextIO
 
 # What a spreadsheet takes for a formula, behind the marks that `csv_cell` puts before it.
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_BOLD, _RED, _GREEN, _YELLOW = "1", "1;31", "1;32", "1;33"
+_STYLES = {"heading": _BOLD, "label": _BOLD, "good": _GREEN, "doubt": _YELLOW, "bad": _RED}
+_PLACES = re.compile(
+    r"(?P<heading>^[\w-]+: k = \d.*$)"
+    r"|(?P<bad>^fastlloyd:(?= )|^ {10}NOT PRIVATE:|(?<=^verdict   )(?:poor|noise)(?=:)|^FAIL(?= ))"
+    r"|(?P<doubt>^ {10}WARNING:|(?<=^verdict   )fair(?=:)|^warn(?= ))"
+    r"|(?P<good>(?<=^verdict   )(?:good|exact)(?=:)|^ok(?= )|^done$)"
+    r"|(?P<label>^[a-z]{4,8}(?= {2,6}\S))",
+    re.MULTILINE,
+)
 _PARTY = re.compile(r"\b(?:the server|client (\d+))\b(?!'s)")
 
 
 def csv_cell(text: str) -> str:
-    """Put an apostrophe before text that a spreadsheet would run as a formula; `csv_text` takes it away again.
+    """Put an apostrophe before text that a spreadsheet would run as a formula; `csv_text` removes it again.
 
     Examples
     --------
@@ -25,18 +37,18 @@ def csv_cell(text: str) -> str:
 
 
 def csv_text(cell: str) -> str:
-    """Undo `csv_cell`; a cell that it never writes is given back as it is."""
+    """Undo `csv_cell`; a cell that it never writes is returned unchanged."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def with_names(text: str, names: Mapping[int, str]) -> str:
-    """Add the people's name of a party where a sentence first speaks of it.
+    """Add the name of a party from the roster where a text first mentions it.
 
     Parameters
     ----------
     text : str
     names : mapping from rank to name
-        From the roster; empty without one.
+        Empty without a roster.
 
     Examples
     --------
@@ -53,3 +65,23 @@ def with_names(text: str, names: Mapping[int, str]) -> str:
         return f"{found[0]} ({names[rank]})"
 
     return _PARTY.sub(name, text)
+
+
+def paint(text: str, stream: TextIO) -> str:
+    """Return a text for a stream: in colour on a terminal, unless `NO_COLOR` is set.
+
+    Headings, the verdict, warnings and errors are recognised by the start of their lines. Text is coloured only when it
+    is written to a terminal, because the output of ranks comes through pipes.
+
+    Parameters
+    ----------
+    text : str
+        Whole lines.
+    stream : text stream
+        The stream that will receive it.
+
+    Source: https://no-color.org; a terminal of the type `dumb` has no colour.
+    """
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return _PLACES.sub(lambda found: f"\033[{_STYLES[str(found.lastgroup)]}m{found[0]}\033[0m", text)

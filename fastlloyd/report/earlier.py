@@ -1,8 +1,8 @@
-"""Finds the files that an earlier run left in an output folder, so that two results are never mixed.
+"""Find the files that an earlier run left in an output folder, so that two results are never mixed.
 
-A run looks before it starts, and refuses. With `--overwrite` its new files replace the old ones at the end, and what is
-then left of the other run is removed: server.json, and beside a report.json what only a run writes. A report may be
-anybody's, so a name in it is never a reason to remove a file. A run that fails leaves all as it was.
+A run checks before it starts, and refuses. With `--overwrite` its new files replace the old ones at the end, and the
+rest of the other run is removed: server.json, and beside a report.json the files that only a run writes. Anybody may
+have written a report, so a name in it is never a reason to remove a file. A run that fails changes nothing.
 
 Source: docs/operations.md, "What a run writes".
 """
@@ -35,15 +35,15 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What runs have left in a folder.
+    """The files of runs in a folder.
 
     Attributes
     ----------
     folder : Path
     runs : mapping of str to str
-        From the names of reports that stand there to the ids of their runs.
+        From the names of reports in it to the ids of their runs.
     files : tuple of str
-        Names of regular files that a run writes, and that the reports name; the reports last.
+        Names of regular files that a run writes or that the reports name; the reports last.
     """
 
     folder: Path
@@ -55,12 +55,12 @@ class Earlier:
         return set(self.runs.values()) <= {run}
 
     def refuse(self, own: str | None) -> None:
-        """Refuse to write into the folder, unless nothing is there but what the run `own` has left.
+        """Refuse to write into the folder if it holds more than files of the run `own`.
 
         Raises
         ------
         ConfigError
-            Files of another run, or of nobody known, would be replaced or stay among the new ones.
+            Files of another or an unknown run would be replaced or stay among the new ones.
         """
         if not self.files or (own is not None and self.is_of(own)):
             return
@@ -73,12 +73,12 @@ class Earlier:
         )
 
     def clear(self, chosen: Callable[[int | None], bool], kept: Container[str]) -> None:
-        """Remove reports and, beside a report.json, files of names that only runs write; all others stay.
+        """Remove reports and, beside a report.json, files with names that only runs write; all others stay.
 
         Parameters
         ----------
         chosen : callable
-            From the rank of the party that a file belongs to, None for a file of all, to whether to remove it.
+            From the rank of a file's party, None for a file of all, to whether to remove it.
         kept : container of str
             Names that stay.
 
@@ -95,13 +95,13 @@ class Earlier:
                 (self.folder / name).unlink(missing_ok=True)
             except OSError as error:
                 raise ConfigError(
-                    f"--overwrite: {self.folder / name} cannot be removed ({error.strerror}); check its rights",
+                    f"--overwrite: {self.folder / name} cannot be removed ({error.strerror}); check its permissions",
                     reason=Reason.OUTPUT,
                 ) from error
 
 
 def _owner(name: str) -> int | None:
-    """Return the rank of the party that alone writes a file; None where it is the same at all parties."""
+    """Return the rank of the only party that writes a file; None if it is the same at all parties."""
     if name == "server.json":
         return SERVER.rank
     own = _OWN.fullmatch(name)
@@ -109,7 +109,7 @@ def _owner(name: str) -> int | None:
 
 
 def find_earlier(folder: Path) -> Earlier:
-    """Look what runs have left in a folder, which may be missing."""
+    """Return the files of runs in a folder, which may be missing."""
     named: set[str] = set()
     runs: dict[str, str] = {}
     for name in _REPORTS:
@@ -124,7 +124,7 @@ def find_earlier(folder: Path) -> Earlier:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Return a report as far as it must be known here, of whatever schema; None if there is none."""
+    """Return a report of any schema, with the entries used here checked; None if there is none."""
     try:
         report = load_json(read_regular(path).encode())
     except (OSError, ValueError):
@@ -136,8 +136,8 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _regular(folder: Path, names: set[str]) -> Iterator[str]:
-    """Yield the names under which a regular file stands: no folder, link or device."""
+    """Yield the names of regular files: no folder, link or device."""
     for name in names:
-        with contextlib.suppress(OSError, ValueError):  # a report may name what no file can be called
+        with contextlib.suppress(OSError, ValueError):  # a report may hold impossible file names
             if stat.S_ISREG((folder / name).lstat().st_mode):
                 yield name

@@ -1,4 +1,4 @@
-"""What noise to expect of a plan, graded as the verdict on a result is.
+"""The noise to expect of a plan, graded like a result.
 
 Privacy: public numbers alone.
 
@@ -14,8 +14,8 @@ from typing import Any, Literal
 Verdict = Literal["good", "fair", "poor", "noise", "exact", "unknown"]
 
 PRIOR_VARIANCE = 0.15
-"""Variance of a feature on [-1, 1] before anything is known: between a bell and an even spread."""
-# What the noise adds to the cost, over what k clusters of such features cost. The limits were chosen on generated data:
+"""Assumed variance of a feature on [-1, 1]: between that of a bell curve and a uniform distribution."""
+# Limits on the cost of the noise over the cost of k clusters of such features, chosen on generated data:
 # docs/report.md, "How the verdict was calibrated".
 _GRADES: tuple[tuple[Verdict, float], ...] = (("good", 0.0075), ("fair", 0.03), ("poor", 0.25))
 ADVICE = "take fewer clusters or features, more records or a larger epsilon"
@@ -23,19 +23,19 @@ ADVICE = "take fewer clusters or features, more records or a larger epsilon"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What a plan says of the noise, from public numbers alone.
+    """The noise that a plan expects, from public numbers alone.
 
     Attributes
     ----------
     centre_noise : float or None
         Standard deviation of the noise on one coordinate of an average centre, as a share of the feature's range; None
-        where the plan cannot tell.
+        if the plan does not determine it.
     k, d : int
         Clusters, features.
     least : float or None
-        The least that it can be, where the plan cannot tell more.
+        A lower limit of it, if the plan determines only that.
     if_least : str
-        When it is that.
+        When the noise is that low.
     """
 
     centre_noise: float | None
@@ -46,26 +46,26 @@ class Expected:
 
     @property
     def verdict(self) -> Verdict:
-        """The grade of what the noise would cost, over what clusters cost if features vary as is usual."""
+        """The grade of the cost of the noise, over the cost of clusters of usual features."""
         if self.centre_noise is not None:
             return self._grade(self.centre_noise)
         return "noise" if self.least is not None and self._grade(self.least) == "noise" else "unknown"
 
     @property
     def sentence(self) -> str:
-        """What to expect, in one sentence without a full stop."""
+        """One sentence without a full stop."""
         return self.finding + (f"; {ADVICE}" if self.verdict in ("poor", "noise") else "")
 
     @property
     def finding(self) -> str:
-        """The sentence without what to change."""
+        """The sentence without advice."""
         if self.centre_noise is None:
             return self._least_finding()
         grade = "this result would be noise" if self.verdict == "noise" else self.verdict
         return f"noise of {percent(self.centre_noise)} of the range on an average centre: {grade}"
 
     def _least_finding(self) -> str:
-        """Say what can be said where only the least noise is known, or nothing."""
+        """Return the finding if at most a lower limit is known."""
         unknown = "how much noise lies on a centre cannot be told before the run"
         if self.least is None:
             return unknown
@@ -83,7 +83,7 @@ class Expected:
 
 
 def grade(variance: float, *, k: int, d: int) -> Verdict:
-    """Return the grade of noise on centres, over what k clusters of usual features leave of the variance of one.
+    """Return the grade of noise on centres, compared with the variance of a usual feature within k clusters.
 
     Parameters
     ----------
@@ -95,16 +95,16 @@ def grade(variance: float, *, k: int, d: int) -> Verdict:
 
 
 def expect_mean(*, sums: float, counts: float, share: float, k: int, d: int, relative: bool = False) -> Expected:
-    """Return what to expect of centres that are sums over counts.
+    """Return the noise to expect on centres that are sums over counts.
 
     Parameters
     ----------
     sums, counts : float
         Standard deviations of the noise on a sum (scaled domain) and on a count.
     share : float
-        Records of an average cluster.
+        Number of records of an average cluster.
     relative : bool
-        Whether a sum is that of steps from a centre before, small at the end, and not of whole records.
+        Whether a sum is one of differences from the centre before, small at the end, and not of whole records.
     """
     squared = 0.0 if relative else PRIOR_VARIANCE
     return Expected(centre_noise=math.sqrt(sums**2 + squared * counts**2) / share / 2.0, k=k, d=d)

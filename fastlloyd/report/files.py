@@ -1,8 +1,7 @@
-"""Writes result files whole or not at all, and finds out who shares an output folder.
+"""Write result files atomically, and find out who shares an output folder.
 
-Several clients may write to one folder (one host) or each to its own (several hosts). Each client
-leaves a marker at the start; at the end, the lowest included client whose marker stands in the folder
-writes the shared files there.
+Several clients may write to one folder (one host) or each to its own (several hosts). Each client leaves a marker at
+the start; at the end, the lowest included client with a marker in the folder writes the shared files there.
 
 Source: docs/protocol.md, "Output".
 """
@@ -43,7 +42,7 @@ def write_atomic(
     ----------
     path : Path
     content : bytes, str or iterable of str
-        Pieces are written as they come.
+        Pieces are written one after the other.
     mode : int
     flag : str
         The flag that named the path, for the error.
@@ -58,13 +57,13 @@ def write_atomic(
         replace_file(path, (piece.encode() if isinstance(piece, str) else piece for piece in pieces), mode=mode)
     except OSError as error:
         raise ConfigError(
-            f"{flag}: {path} cannot be written ({error.strerror}); check path, rights and free space",
+            f"{flag}: {path} cannot be written ({error.strerror}); check path, permissions and free space",
             reason=Reason.OUTPUT,
         ) from error
 
 
 def centroids_csv(names: Sequence[str], centroids: NDArray[np.float64]) -> str:
-    """Write centroids, shape (k, d), as CSV: feature names, then k rows that read back exactly.
+    """Return centroids, shape (k, d), as CSV: feature names, then k rows that read back exactly.
 
     A name that a spreadsheet would run as a formula gets an apostrophe in front (`display.csv_cell`).
     """
@@ -75,7 +74,7 @@ def centroids_csv(names: Sequence[str], centroids: NDArray[np.float64]) -> str:
 
 
 def bounds_csv(names: Sequence[str], bounds: Bounds) -> str:
-    """Write the bounds of these features, in this order, as `data.bounds.parse_bounds` takes them; names as above."""
+    """Return the bounds of these features as CSV for `data.bounds.parse_bounds`; names as in `centroids_csv`."""
     text = io.StringIO()
     table = _table(text, names)
     table.writerow(("feature", "lo", "hi"))
@@ -85,21 +84,21 @@ def bounds_csv(names: Sequence[str], bounds: Bounds) -> str:
 
 
 def elbow_csv(costs: NDArray[np.float64], chosen: int) -> str:
-    """Write the curve of costs by which k was chosen, shape (kmax,), as CSV: k, cost, whether it was chosen."""
+    """Return the curve of costs by which k was chosen, shape (kmax,), as CSV: k, cost, whether it was chosen."""
     rows = [f"{k},{cost!r},{int(k == chosen)}\n" for k, cost in enumerate(map(float, costs), start=1)]
     return "k,cost,chosen\n" + "".join(rows)
 
 
 def labels_csv(raw_labels: NDArray[np.int64], raw_rows: RawRows | None = None) -> Iterator[str]:
-    """Write a party's own labels as CSV: the number of each row of its file, its id, and its label, in pieces.
+    """Yield a party's own labels as pieces of CSV: the number of each row of its file, its id, and its label.
 
     Parameters
     ----------
     raw_labels : int64 array, shape (n,)
         Of the records.
     raw_rows : RawRows, optional
-        The rows behind them; without, row i is record i. A row that was dropped has no label. There is a column of ids
-        where there are ids: as they stand in the owner's file, for it is to be joined with that file.
+        The rows behind them; without, row i is record i. A row that was dropped has no label. Ids, if any, are as in
+        the owner's file, so that both can be joined.
     """
     rows = RawRows() if raw_rows is None else raw_rows
     text = io.StringIO()
@@ -116,7 +115,7 @@ def labels_csv(raw_labels: NDArray[np.int64], raw_rows: RawRows | None = None) -
 
 def _table(text: io.StringIO, cells: Iterable[str] = ()) -> Any:
     """Return a writer of CSV for a table with these cells."""
-    # A carriage return alone is not quoted of itself, and would end the line.
+    # QUOTE_MINIMAL leaves a carriage return alone unquoted, and it would end the line.
     quoted = any("\r" in cell for cell in cells)
     return csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL)
 
@@ -159,39 +158,39 @@ class RunFolder:
             self._marker(me).touch(mode=PRIVATE_MODE)
         except OSError as error:
             raise ConfigError(
-                f"--output {template}: cannot be made or written ({error.strerror}); check path and rights",
+                f"--output {template}: cannot be made or written ({error.strerror}); check path and permissions",
                 reason=Reason.OUTPUT,
             ) from error
 
     @property
     def ledger_path(self) -> Path:
-        """Where this party's ledger of this run stands until the run has ended."""
+        """The file of this party's ledger of this run until the run has ended."""
         return self.path / f".fastlloyd-{self._run}-{self._me.rank}.ledger.jsonl"
 
     def writes_shared(self, included: Sequence[PartyId]) -> bool:
         """Whether this party is the lowest included client with a marker in this folder.
 
-        To be asked while all clients are still there: whoever has finished takes its marker away. A client
-        that was not included writes only where no other stands.
+        Ask while all clients are still running, because a client that finishes removes its marker. A client that was
+        not included writes only if there is no other marker.
         """
         here = [party for party in included if self._marker(party).exists()]
         return min(here, default=self._me) == self._me
 
     def write(self, name: str, content: bytes | str | Iterable[str], *, mode: int = PUBLIC_MODE) -> Path:
-        """Write one result file and give its path."""
+        """Write one result file and return its path."""
         target = self.path / name
         write_atomic(target, content, mode=mode)
         self.written.add(name)
         return target
 
     def here(self) -> frozenset[int]:
-        """Return the ranks of the parties that write to this folder, to be asked as for `writes_shared`."""
+        """Return the ranks of the parties that write to this folder; ask at the same time as `writes_shared`."""
         start = self._marker(self._me).name.rpartition("-")[0] + "-"
         ranks = (path.name.removeprefix(start) for path in self.path.glob(f"{start}*"))
         return frozenset(int(rank) for rank in ranks if rank.isdecimal())
 
     def discard(self) -> None:
-        """Leave no marker behind; idempotent."""
+        """Remove the marker; idempotent."""
         with contextlib.suppress(OSError):
             self._marker(self._me).unlink(missing_ok=True)
 
@@ -207,13 +206,13 @@ class RunFolder:
 
 
 def read_centroids(path: Path, result: Mapping[str, Any]) -> NDArray[np.float64] | None:
-    """Read centroids.csv, float64 array of shape (k, d); None where the protocol reveals none.
+    """Read centroids.csv, float64 array of shape (k, d); None if the protocol reveals none.
 
     Parameters
     ----------
     path : Path
     result : mapping
-        What report.json says of it.
+        The entry of report.json.
 
     Raises
     ------

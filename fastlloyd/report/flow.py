@@ -1,4 +1,4 @@
-"""What stays at a site, what leaves it in which message, and who has the result: the words of one protocol.
+"""What stays at a site, what leaves it in which message, and who has the result, in one protocol.
 
 Source: docs/security.md and the protocols' own pages, "Who sees what"; docs/operations.md, "What a run writes".
 """
@@ -17,7 +17,6 @@ OWN_LABELS = (
     "the records themselves: they are not private and are sent to nobody"
 )
 RELEASED = "the released centroids and noisy sizes of the clusters"
-
 
 LINKS = (
     Seen(
@@ -46,29 +45,29 @@ LINKS = (
         frames="confirmation",
     ),
 )
-"""What links of every protocol carry first."""
+"""The first messages on the links of every protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Where data are and go in a run of one protocol.
+    """The data flow in a run of one protocol.
 
     Attributes
     ----------
     records : str
-        In which form anything of a record leaves its owner.
+        The form in which anything of a record leaves its owner.
     labels : str
-        Who comes to know the clusters of records.
+        Who learns the clusters of records.
     result : str
         Who has the result.
     messages : tuple
-        All that it sends, in about that order (`party/declaration.py`).
+        All messages, roughly in order (`party/declaration.py`).
     readers : tuple of str
-        Whom `Seen.server` and `Seen.others` speak of.
+        The parties of `Seen.server` and `Seen.others`.
     further : tuple of (str, str)
-        What else there is, and where it goes.
+        Further data, and where they go.
     server_noise : bool
-        Whether the server alone draws the noise.
+        Whether only the server draws the noise.
     """
 
     records: str

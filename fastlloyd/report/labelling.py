@@ -18,15 +18,14 @@ from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import quantise, round_centers
 from fastlloyd.report.display import csv_text
 from fastlloyd.report.document import load as load_report
-from fastlloyd.report.files import PRIVATE_MODE, labels_csv
-from fastlloyd.wire.regular import replace_file
+from fastlloyd.report.files import PRIVATE_MODE, labels_csv, write_atomic
 
 _BLOCK_VALUES = 1 << 18
 _MOST_BITS = 24
 
 
 def match_bounds(bounds: Bounds | None, names: tuple[str, ...], centroids: Path, given: bool) -> Bounds | None:
-    """Return the bounds of the features that records are labelled by."""
+    """Return the bounds of the features by which records are labelled."""
     try:
         return None if bounds is None else bounds.match(names)
     except ConfigError as error:
@@ -34,12 +33,12 @@ def match_bounds(bounds: Bounds | None, names: tuple[str, ...], centroids: Path,
             raise
         raise ConfigError(
             f"{centroids.with_name('bounds.csv')} is of another run than the centroids beside it: give the bounds of "
-            "theirs with --bounds"
+            "their run with --bounds"
         ) from error
 
 
 def check_centroids(path: Path) -> None:
-    """Refuse what cannot be the centroids of a run, by the name of their own flag."""
+    """Refuse a path that is not a file of centroids."""
     if path.is_dir():
         raise ConfigError(f"--centroids {path} is a folder: name the file in it, {path / 'centroids.csv'}")
     if not path.exists():
@@ -48,7 +47,7 @@ def check_centroids(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredView:
-    """What stands beside the centroids: how the run looked at records."""
+    """How the run saw records, from the files beside its centroids."""
 
     bounds: Bounds | None = None
     categories: Categories = field(default_factory=Categories)
@@ -57,7 +56,7 @@ class StoredView:
 
 
 def read_stored(centroids: Path) -> StoredView:
-    """Read what the run has left beside its centroids; nothing where they stand alone, or were left by version 0.1."""
+    """Read the files beside the centroids; version 0.1 wrote none of them."""
     path = centroids.with_name("bounds.csv")
     if not path.is_file():
         return StoredView()
@@ -91,13 +90,13 @@ def keep_columns(
 def label_records(
     points: NDArray[np.float64], centers: NDArray[np.float64], bounds: Bounds | None, fraction_bits: int | None
 ) -> NDArray[np.int64]:
-    """Label points as the run did where its grid is known, else by floating-point numbers; overwrites `points`."""
+    """Label points on the run's grid if that is known, otherwise in floating point; overwrites `points`."""
     if bounds is None:
         return nearest(points, centers)
     points, centers = scale(points, bounds, out=points), scale(centers, bounds)
     if fraction_bits is None:
         return nearest(points, centers)
-    # Back from original units a centre halfway between two places of the grid may lie a last digit beside it.
+    # Scaling back may move a centre by its last digit off the middle between two places of the grid.
     settled = np.round(centers * 2.0**fraction_bits, 6) / 2.0**fraction_bits
     return assign(quantise(points, fraction_bits), round_centers(settled, fraction_bits))
 
@@ -142,7 +141,4 @@ def write_labels(path: Path, raw_labels: NDArray[np.int64], raw_rows: RawRows | 
     ConfigError
         The file cannot be written.
     """
-    try:
-        replace_file(path, map(str.encode, labels_csv(raw_labels, raw_rows)), mode=PRIVATE_MODE)
-    except OSError as error:
-        raise ConfigError(f"--out {path}: cannot write it ({error.strerror}); choose another place") from error
+    write_atomic(path, labels_csv(raw_labels, raw_rows), mode=PRIVATE_MODE, flag="--out")

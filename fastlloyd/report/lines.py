@@ -1,4 +1,4 @@
-"""Log lines as JSON, one object a line, for whoever collects logs.
+"""Log lines as JSON, one object a line, for collectors of logs.
 
 ::
 
@@ -6,7 +6,7 @@
      "message": "round 1 of 6: 3 clients, 20 ms, 6.1 kB",
      "event": "round", "round": 0, "rounds": 6, "clients": 3, "seconds": 0.02, "bytes": 6144}
 
-An event has its values beside the message, as `report.progress` names them; an internal error has its trace.
+An event has its values beside the message, with the names of `report.progress`; an internal error has its trace.
 
 Source: docs/operations.md, "Deadlines and logging".
 """
@@ -24,7 +24,7 @@ from fastlloyd.errors import printable
 
 
 class Journal(Enum):
-    """Where a process writes what it has to say to people beside its progress."""
+    """Where a process writes its messages to people other than progress."""
 
     TEXT = "text"
     """Sentences on standard error; the log as text."""
@@ -33,11 +33,11 @@ class Journal(Enum):
     STDERR = "stderr"
     """All of it as JSON lines on standard error."""
     LOG = "log"
-    """All of it in the log, and nothing on a terminal: the process is another program's."""
+    """All of it in the log, and nothing on a terminal, because the process belongs to another program."""
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON.
+    """Format a record as one line of JSON.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class JsonFormatter(logging.Formatter):
         self._rank = rank
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write the line, without its end."""
+        """Return the line, without its end."""
         values = dict(getattr(record, "values", {}))
         if record.exc_info:
             values["trace"] = self.formatException(record.exc_info)
@@ -72,21 +72,21 @@ def json_line(
     logger: str = "fastlloyd",
     values: Mapping[str, Any] | None = None,
 ) -> str:
-    """Write one line with its end.
+    """Return one line with its end.
 
     Parameters
     ----------
     level : str
-        As `--log-level` names it.
+        A name of `--log-level`.
     message : str
     when : float, optional
         Seconds since the epoch; by default now.
     rank : int, optional
         None for a process that is no rank.
     logger : str
-        Which part of the program speaks.
+        The part of the program that writes.
     values : mapping, optional
-        Further values; none takes the place of those above.
+        Further values; none replaces those above.
     """
     now = time.time() if when is None else when
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
@@ -102,7 +102,7 @@ def json_line(
 
 
 def speaks_json() -> bool:
-    """Whether this process writes JSON lines on standard error in the place of sentences."""
+    """Whether this process writes JSON lines instead of sentences on standard error."""
     handlers = logging.getLogger("fastlloyd").handlers
     return any(
         type(handler) is logging.StreamHandler and isinstance(handler.formatter, JsonFormatter) for handler in handlers

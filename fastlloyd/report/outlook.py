@@ -1,6 +1,6 @@
-"""What to expect of a run before it happens, and the nearest settings of which more could be expected.
+"""What to expect of a run before it happens, and the nearest settings that would be good.
 
-All of it from public numbers, by making the plans of other runs.
+All of it comes from public numbers, by planning other runs.
 
 Source: docs/guide.md, "What to expect".
 """
@@ -18,12 +18,12 @@ from fastlloyd.report.expected import Expected
 
 @dataclass(frozen=True, slots=True)
 class PlanLine:
-    """One line of a plan: what other commands ask for by its name, and all print as `name: text`.
+    """One line of a plan, printed as `name: text`; other commands look it up by its name.
 
     Attributes
     ----------
     name : str
-        Such as `expected`; empty for a line that goes on from the one before.
+        Such as `expected`; empty for a line that continues the one before.
     text : str
     """
 
@@ -35,8 +35,7 @@ class PlanLine:
 
 
 Expect = Callable[[int, float, int], Expected]
-"""Clusters, epsilon and N to what the plan of such a run expects."""
-
+"""From clusters, epsilon and N to the noise that the plan of such a run expects."""
 Good = Callable[[float], bool]
 Search = Callable[[Good], float | None]
 
@@ -48,18 +47,18 @@ _MARGIN = 1.04
 def outlook_line(
     expect: Expect, *, k: int, epsilon: float, n_total: int, fixed_n: bool = False, roughly: Expect | None = None
 ) -> PlanLine:
-    """Return the line `expected` of a plan: what to expect, and where it is not good, what would be.
+    """Return the line `expected` of a plan: what to expect and, if that is not good, settings that would be.
 
     Parameters
     ----------
     expect : callable
-        Clusters, epsilon and N to `Expected`; what it refuses with a `FastLloydError` is no good setting.
+        From clusters, epsilon and N to `Expected`; a setting that it refuses with a `FastLloydError` is not good.
     k, epsilon, n_total
         Of the plan.
     fixed_n : bool
-        N is what a public data set holds: there are no more records to be had.
+        N is the size of a public data set, so no more records are available.
     roughly : callable, optional
-        About what `expect` says, for one that takes long: it tells where to ask first, and decides nothing.
+        A fast approximation of a slow `expect`: it only chooses where to ask first.
     """
     found = expect(k, epsilon, n_total)
     if found.verdict in ("good", "exact", "unknown") or found.centre_noise is None:
@@ -88,7 +87,7 @@ def outlook_line(
         return PlanLine(
             "expected", f"{found.sentence}; no other number of clusters, epsilon or N alone would make it good"
         )
-    return PlanLine("expected", f"{found.finding}; good would be {' or '.join(ways)}, the rest as it is")
+    return PlanLine("expected", f"{found.finding}; good would be {' or '.join(ways)}, the rest unchanged")
 
 
 def _goodness(expect: Expect, change: Callable[[float], tuple[int, float, int]]) -> Good:
@@ -104,7 +103,7 @@ def _goodness(expect: Expect, change: Callable[[float], tuple[int, float, int]])
 
 
 def _asked_near(search: Search, likely: Good, good: Good) -> Good:
-    """Return `good`, asked first where it is likely to change: above a good value all are good, below a bad none."""
+    """Return `good`, asked first where it probably changes: all values above a good one are good, none below a bad."""
     least_good, most_bad = math.inf, -math.inf
 
     def asked(value: float) -> bool:
@@ -119,27 +118,27 @@ def _asked_near(search: Search, likely: Good, good: Good) -> Good:
     for guess, last in ((True, _MARGIN), (False, 1.0 / _MARGIN)):
         for margin in (1.0, last):
             same = [value for value, found in _guess(search, likely, margin).items() if found is guess]
-            # A guess that was wrong is wrong by little: the next one is on the safe side.
+            # A wrong guess is nearly right, so the next one is on the safe side.
             if not same or asked(min(same) if guess else max(same)) is guess:
                 break
     return asked
 
 
 def _guess(search: Search, likely: Good, margin: float) -> dict[float, bool]:
-    """Return what a search would ask about, and the likely answers if that much more were needed."""
+    """Return the values that a search would ask about, with their likely answers if `margin` times more were needed."""
     guesses: dict[float, bool] = {}
     search(lambda value: guesses.setdefault(value, likely(value / margin)))
     return guesses
 
 
 def _fewer(k: int) -> list[int]:
-    """Return smaller numbers of clusters down to two, the nearest first: at first each, then in ever larger steps."""
+    """Return smaller numbers of clusters down to two, the nearest first, with growing steps."""
     near, far = {k - step for step in range(1, 17)}, {k // 2**step for step in range(1, 14)}
     return sorted((count for count in near | far if count >= 2), reverse=True)
 
 
 def _least(good: Callable[[float], bool], start: float, most: float) -> float | None:
-    """Return about the least value above `start` that is good, with two digits; None up to `most`."""
+    """Return roughly the least good value above `start`, with two digits; None if there is none up to `most`."""
     low, high = start, start
     while not good(high):
         if high >= most:

@@ -38,9 +38,9 @@ def palette_picture(
     pixels : float64 array, shape (height * width, d), values 0..255, d = 3 (or 1: grey)
     centroids : float64 array, shape (k, d)
     labels : int64 array, shape (height * width,), optional
-        By default each pixel takes its nearest centroid.
+        By default each pixel gets its nearest centroid.
     doubtful : bool
-        Frame it in red: the report says why.
+        Draw a red frame; the report gives the reason.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def palette_picture(
     Raises
     ------
     ConfigError
-        The shapes do not belong together.
+        The shapes do not match.
     """
     height, width = image_shape[:2]
     d = pixels.shape[1] if pixels.ndim == 2 else 0

@@ -93,7 +93,7 @@ def plane(
     public_points: NDArray[np.float64] | None = None,
     warning: str = "",
 ) -> bytes:
-    """Draw centroids of two features in their plane, larger where the noisy size is.
+    """Draw centroids of two features in their plane, with areas that grow with the noisy sizes.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def _write_warning(axes: Any, width: float, warning: str) -> None:
 
 
 def _draw_centroids(axes: Any, centroids: NDArray[np.float64], area: NDArray[np.float64]) -> None:
-    """Draw centroids with their numbers inside, the large ones first so that none hides a smaller one."""
+    """Draw centroids with their numbers inside, the large ones first so that they do not hide smaller ones."""
     for place, row in enumerate(np.argsort(-area, kind="stable")):
         axes.scatter(
             *centroids[row],
@@ -179,7 +179,7 @@ def make_figure(size: tuple[float, float], rows: int = 1, columns: int = 1) -> t
     size : pair of float
         Width and height in inches.
     rows, columns : int
-        More than one set of axes is given as an array, shape (rows, columns) without dimensions of length 1.
+        Several axes are returned as an array, shape (rows, columns) without dimensions of length 1.
 
     Raises
     ------

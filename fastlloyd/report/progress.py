@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from fastlloyd.errors import printable
-from fastlloyd.report.colour import paint
+from fastlloyd.report.display import paint
 from fastlloyd.report.unit import format_bytes, format_count, format_seconds
 
 PREFIX = "@fastlloyd "
@@ -25,13 +25,7 @@ PREFIX = "@fastlloyd "
 _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
     "started": {"rank": (int,), "pid": (int,), "host": (str,)},
     "setup": {"seconds": (int, float)},
-    "round": {
-        "round": (int,),
-        "rounds": (int,),
-        "clients": (int,),
-        "seconds": (int, float),
-        "bytes": (int,),
-    },
+    "round": {"round": (int,), "rounds": (int,), "clients": (int,), "seconds": (int, float), "bytes": (int,)},
     "progress": {"stage": (str,), "fraction": (int, float)},
     "done": {"rank": (int,), "code": (int,)},
 }
@@ -50,7 +44,7 @@ def encode_event(event: str, **values: Any) -> str:
     Raises
     ------
     ValueError
-        The event is unknown or a fact is missing or of a wrong type: the caller is at fault.
+        The event is unknown, or a value is missing or of a wrong type: the caller is at fault.
     """
     line = {"event": event, **values}
     if not _is_event(line):
@@ -59,16 +53,16 @@ def encode_event(event: str, **values: Any) -> str:
 
 
 def split_event(line: str) -> tuple[str, dict[str, Any] | None]:
-    """Take the event out of a line of output.
+    """Extract the event from a line of output.
 
-    Launchers join lines of different ranks, so text may stand before and after the event.
+    Launchers join lines of different ranks, so there may be text before and after the event.
 
     Returns
     -------
     rest : str
         The line without the event.
     event : dict or None
-        None when the line holds no well-formed event; the line is then returned whole.
+        None if the line holds no well-formed event; the line is then returned whole.
     """
     start = line.find(PREFIX)
     if start < 0:
@@ -84,7 +78,7 @@ def split_event(line: str) -> tuple[str, dict[str, Any] | None]:
 
 
 def round_line(event: Mapping[str, Any]) -> str:
-    """Say what one round did, without a newline."""
+    """Return what one round did, without a newline."""
     step = f" ({printable(event['step'])})" if isinstance(event.get("step"), str) else ""
     return (
         f"round {event['round'] + 1} of {event['rounds']}{step}: {format_count(event['clients'], 'client')}, "
@@ -112,7 +106,7 @@ class Progress:
         self._step: Any = None
 
     def show(self, event: Mapping[str, Any]) -> None:
-        """Draw one event; events that people need not see are skipped."""
+        """Draw one event; skip events that people need not see."""
         if self._quiet:
             return
         if event["event"] == "progress":
@@ -127,7 +121,7 @@ class Progress:
             self._print(round_line(event))
 
     def write(self, text: str, stream: TextIO) -> None:
-        """Pass other output through without tearing the bar."""
+        """Write other output without breaking the bar."""
         if self._bar is not None:
             self._bar.clear()
         stream.write(paint(text, stream))
@@ -136,7 +130,7 @@ class Progress:
             self._bar.refresh()
 
     def close(self) -> None:
-        """Leave the bar as it stands; idempotent."""
+        """Stop updating the bar, and leave it on the screen; idempotent."""
         self._close_step()
         if self._bar is not None:
             self._bar.close()
@@ -147,7 +141,7 @@ class Progress:
         self._stream.flush()
 
     def _draw_step(self, event: Mapping[str, Any]) -> None:
-        """Draw how far a long step is, with an estimate of what remains; on a terminal only."""
+        """Draw the progress of a long step with an estimate of the rest, on a terminal only."""
         if not self._terminal:
             return
         if self._step is not None and self._step.desc != event["stage"]:
@@ -167,7 +161,7 @@ class Progress:
         self._step.update(min(float(event["fraction"]), 1.0) - self._step.n)
 
     def _close_step(self) -> None:
-        """Take the bar of a step away."""
+        """Remove the bar of a step."""
         if self._step is not None:
             self._step.close()
             self._step = None
@@ -176,9 +170,9 @@ class Progress:
         if self._bar is None:
             from tqdm import tqdm
 
-            # A terminal that does not know its size is not one of size zero, as tqdm would have it.
+            # tqdm takes a terminal of unknown size for one of size zero.
             columns, rows = shutil.get_terminal_size()
-            # A resumed run starts in the middle: rounds done before must not count into the rate.
+            # A resumed run starts in the middle, and earlier rounds must not count into the rate.
             self._bar = tqdm(
                 total=event["rounds"],
                 initial=event["round"],
@@ -196,16 +190,14 @@ class Progress:
         self._bar.set_postfix_str(", ".join(values), refresh=False)
         self._bar.update(event["round"] + 1 - self._bar.n)
         if event["round"] + 1 >= event["rounds"]:
-            # What follows is the result: the full bar stays above it.
+            # The result follows; the full bar stays above it.
             self.close()
 
 
 def _is_event(line: Mapping[str, Any]) -> bool:
     """Whether a decoded line has a known name and all its values, of the right types."""
     name = line.get("event")
-    wanted = _FIELDS.get(name) if isinstance(name, str) else None
-    if wanted is None:
-        return False
-    return all(
-        isinstance(line.get(fact), types) and not isinstance(line.get(fact), bool) for fact, types in wanted.items()
+    fields = _FIELDS.get(name) if isinstance(name, str) else None
+    return fields is not None and all(
+        isinstance(line.get(field), types) and not isinstance(line.get(field), bool) for field, types in fields.items()
     )

@@ -4,7 +4,7 @@ A protocol says how much noise lies on what it released (`ResultNoise`); this mo
 protocol.
 
 Privacy: post-processing. Everything here follows from public numbers, from released values and from the known
-distribution of the noise; no record, label or exact count enters. So a verdict may be read wherever the result may.
+distribution of the noise; no record, label or exact count enters. So everybody who may read the result may read it.
 
 Source: docs/report.md, "Quality".
 """
@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import format_count
 from fastlloyd.report.expected import ADVICE, Expected, Verdict, grade, percent
-from fastlloyd.report.pinned import pinned_words
-from fastlloyd.report.ranges import MOST_CLUSTERS, NORMAL_TAIL, overlapping
+from fastlloyd.report.ranges import MOST_CLUSTERS, NORMAL_TAIL, overlapping, pinned_words
 
 # Limits chosen on generated data: docs/report.md, "How the verdict was calibrated".
 _MERGE_OVER_NOISE, _MERGE_OVER_OTHERS, _LEFT_OVER_SHAPELESS = 30.0, 0.275, 1.0
@@ -47,24 +46,24 @@ class ResultNoise:
     exact : bool
         No noise was added at all.
     size_ranges : float64 array, shape (k, 2), or None
-        95 % ranges of the sizes, records; None where there are no sizes, or nothing tells.
+        95 % ranges of the sizes, records; None without sizes, or if their noise is not known.
     centre_deviations : float64 array, shape (k, d), or None
-        Standard deviation on each coordinate, scaled domain [-1, 1]; infinite where it may be anywhere.
+        Standard deviation on each coordinate, scaled domain [-1, 1]; infinite if the centre may be anywhere.
     unsettled : float64 array, shape (k, d), or None
-        Likewise of what is not noise: what centres are made of may not have stood still, or come shortened. It widens
-        their ranges alone.
+        Standard deviation of errors other than noise: the parts of a centre may not have converged. It only widens the
+        ranges of centres.
     tail : float
         Half the width of a 95 % range over the standard deviation.
     spread : float or None
-        Mean squared distance of all records from their middle, scaled domain, as a release tells; None where none does.
+        Mean squared distance of all records from their mean, scaled domain, from a release; None if none contains it.
     spread_deviation : float
-        Standard deviation of the noise on it.
+        Standard deviation of the noise on `spread`.
     steps : float64 array, shape (k, d), or None
-        How far the last round's release moves each centre, in full, scaled domain; None where it does not tell.
+        Full step of each centre in the last round's release, scaled domain; None if the release does not contain it.
     step_deviations : float64 array, shape (k,), or None
         Standard deviation of the noise on each coordinate of a step.
     stands_out : bool or None
-        Whether the number of clusters that was chosen stands out; None where it was given.
+        Whether the number of clusters that was chosen stands out; None if it was given.
     expected : Expected or None
         What the plan said.
     """
@@ -93,18 +92,18 @@ class Quality:
     Attributes
     ----------
     verdict : {'good', 'fair', 'poor', 'noise', 'exact', 'unknown'}
-        'exact': no noise was added; 'unknown': nothing released tells.
+        'exact': no noise was added; 'unknown': no release shows the noise.
     sentence : str
         The same in words, with the figure.
     warnings : tuple of str
-        Sentences; empty where there is nothing to warn of.
+        Sentences; empty without doubts.
     expected : Expected or None
     size_ranges : float64 array, shape (k, 2), or None
         Records.
     centre_margins : float64 array, shape (k, d), or None
         Half the width of the 95 % range of each coordinate, original units.
     empty, at_bounds : tuple of int
-        Clusters whose size cannot be told from 0; clusters that the noise may have put on a bound.
+        Clusters whose size may be 0; clusters whose centre the noise may have moved onto a bound.
     overlapping : tuple of pairs of int
         Centres that cannot be told apart.
     """
@@ -156,7 +155,7 @@ def judge(
     lo, hi : float64 array, shape (d,)
         The public bounds.
     extreme : bool array, shape (d,), optional
-        Features whose values lie on the bounds by nature, as those of categories do: a centre there says nothing.
+        Features whose values lie on the bounds by nature, such as categories: a centre there is no sign of a fault.
     names : sequence of str, length d, optional
         Of the features, for warnings.
 
@@ -214,7 +213,7 @@ def judge(
 def _at_bounds(
     scaled: NDArray[np.float64], reach: NDArray[np.float64], extreme: NDArray[np.bool_] | None
 ) -> tuple[int, ...]:
-    """List the clusters whose centre noise may have pushed to a bound; `reach` is half of a centre's range."""
+    """Return the clusters whose centre noise may have moved onto a bound; `reach` is half of a centre's range."""
     on_bound = (np.abs(scaled) >= 1.0 - 1e-9) & (reach >= 2.0 * _LEAST_ON_BOUND)
     if extreme is not None:
         on_bound &= ~extreme
@@ -222,7 +221,7 @@ def _at_bounds(
 
 
 def _lower(graded: Verdict, *, doubtful: bool, lost: int, k: int) -> Verdict:
-    """Return the grade of the noise, or a lower one for doubts and for clusters that cannot be told apart."""
+    """Return the grade of the noise, or a lower one for doubts and for clusters that are empty or equal."""
     if lost and 2 * lost >= k:
         return "noise"
     if lost and graded in ("good", "fair"):
@@ -242,14 +241,14 @@ def _weights(sizes: Sequence[float] | None, k: int) -> NDArray[np.float64]:
 def _doubtful(
     centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, noise: ResultNoise
 ) -> list[str]:
-    """Say why clusters may lie badly, though their centres are known: k-means may have stopped at a poor place.
+    """Return sentences why k-means may have stopped at a poor local optimum, although the noise is small.
 
-    Merging two clusters adds w_i w_j / (w_i + w_j) |c_i - c_j|^2 to the cost per record. Where the cheapest merge
-    costs little, next to the noise or to how far apart the others are, a cluster is probably cut in two, and another
-    holds two: one that has more to gain from a split than most, and not one of these two. A small cluster far from all
-    costs little as well, but is no half of another: it is doubted only where splitting another cluster could gain much
-    more, or where it is tiny. What is left of the spread tells of a poor place only where clusters are not far apart
-    for it, and of much the same size. Where the rounds ended too early, the last steps are longer than their noise.
+    Merging two clusters adds w_i w_j / (w_i + w_j) |c_i - c_j|^2 to the cost per record. If the cheapest merge costs
+    little, compared with the noise or with the distances of the others, probably one cluster was cut in two, and
+    another one holds two: one that gains more from a split than most. Merging a small cluster far from all others also
+    costs little, but it is no half of another: it is doubted only if splitting another cluster could gain much more, or
+    if it is tiny. The spread that is left shows a poor optimum only if clusters of similar size are not far apart.
+    If the rounds ended too early, the last steps are longer than their noise.
     """
     k = len(centres)
     if not 1 < k <= MOST_CLUSTERS:
@@ -295,7 +294,7 @@ def _doubtful(
 
 
 def _unclear(k: int, stands_out: bool | None) -> list[str]:
-    """Say that the number of clusters that was chosen does not stand out, if so."""
+    """Return a sentence if the number of clusters that was chosen does not stand out."""
     if stands_out is None or stands_out:
         return []
     return [
@@ -307,9 +306,9 @@ def _unclear(k: int, stands_out: bool | None) -> list[str]:
 def _left(
     centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, noise: ResultNoise
 ) -> tuple[float, float]:
-    """Return how much of the spread clusters leave, and how much those of data without structure would.
+    """Return the spread that is left within clusters, and what would be left for data without structure.
 
-    The spread is taken to be one deviation larger than it seems. Both are 0 where no release tells it.
+    The spread is taken to be one deviation larger than released. Both are 0 if no release contains it.
     """
     if noise.spread is None:
         return 0.0, 0.0
@@ -319,18 +318,18 @@ def _left(
 
 
 def _moved(weights: NDArray[np.float64], noise: ResultNoise) -> float:
-    """Return the mean square of the centres' last steps without that of their noise; 0 where noise explains them."""
+    """Return the mean square of the centres' last steps without that of their noise; 0 if noise explains them."""
     if noise.steps is None or noise.step_deviations is None:
         return 0.0
     d, variances = noise.steps.shape[1], noise.step_deviations**2
     moved = float(weights @ ((noise.steps**2).sum(axis=1) - d * variances))
-    # Squares of d normal numbers add up to d variances, give or take sqrt(2 d) of them.
+    # The squares of d normal numbers add up to d variances, with a deviation of sqrt(2 d) variances.
     doubt = math.sqrt(2.0 * d * float((weights**2) @ variances**2))
     return moved if moved > _STEPS_OVER_NOISE * doubt else 0.0
 
 
 def _unknown(noise: ResultNoise, empty: tuple[int, ...]) -> Quality:
-    """Judge a result of whose centres nothing is known."""
+    """Judge a result with centres whose noise is not known."""
     expected = noise.expected
     verdict: Verdict = "poor" if empty else "unknown"
     sentence = f"{verdict}: nothing that was released tells how much noise lies on the centres"
@@ -355,7 +354,7 @@ def _warnings(
     at_bounds: Sequence[int] = (),
     pairs: Sequence[tuple[int, int]] = (),
 ) -> list[str]:
-    """Say what is doubtful, each in one sentence."""
+    """Return what is doubtful, each in one sentence."""
     said = []
     if verdict == "noise":
         said.append(

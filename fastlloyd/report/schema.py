@@ -1,7 +1,7 @@
-"""Checks a document against the JSON Schema that the package ships, without a further package.
+"""Check a document against the JSON Schema of the package, without a further package.
 
-Knows the keywords that `schema.json` uses and refuses a schema with others, so that no rule is passed
-over in silence. A test compares it with the `jsonschema` package.
+It knows the keywords of `schema.json` and refuses a schema with others, so that no rule is skipped silently. A test
+compares it with the `jsonschema` package.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def validate(document: Any, definition: str = "report") -> None:
     Raises
     ------
     ConfigError
-        Names the first place that does not fit, what was expected and what stands there.
+        Names the first wrong place, what was expected and what was found.
     """
     problem = next(_problems(document, schema()["$defs"][definition], definition), None)
     if problem is not None:

@@ -1,6 +1,6 @@
-"""Who sees what in a run, in words, from public facts alone: for pages and for those who must approve a run.
+"""Who sees what in a run, in words, from public facts alone: for pages and for people who must approve a run.
 
-A protocol says what is special to it (`who_sees`); the network, computers and launchers are the same for all.
+A protocol says what it reveals (`who_sees`); the network, computers and launchers are the same for all.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Sight:
     who : str
     sees : str
     protection : str
-        What stands between that and the records: `NOISE`, `NOTHING`, or other words.
+        What protects the records: `NOISE`, `NOTHING`, or other words.
     bare : bool
         Whether these words say that nothing protects a part of it.
     weaker : bool
-        Whether less noise than promised stands there.
+        Whether less noise than promised protects it.
     public : bool
-        Whether it takes one party and what is published, so that no agreement can prevent it.
+        Whether one party sees it with published values alone, so that no agreement can prevent it.
     """
 
     who: str
@@ -57,25 +57,25 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Sights:
-    """What each kind of party sees alone, and what some see who put together what they have."""
+    """What each kind of party sees alone, and what some see together."""
 
     alone: tuple[Sight, ...]
     together: tuple[Sight, ...]
 
 
 class Words:
-    """What a protocol may say of a run to people, from public facts alone; `run.session.Adapter` is the rest of it."""
+    """What a protocol may say about a run to people, from public facts alone; `run.session.Adapter` adds the rest."""
 
     def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights | None:
-        """Return who sees what, the network left out; `masking` is among the parameters. None: it does not say."""
+        """Return who sees what, without the network; `masking` is among the parameters. None: not stated."""
         return None
 
     def about_ranges(self, protocol: str) -> str | None:
-        """Say what the ranges of sizes and centres are about; None: what the last step counted."""
+        """Return what the ranges of sizes and centres describe; None: what the last step counted."""
         return None
 
     def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow | None:
-        """Return where data are and go; None: it does not say.
+        """Return the data flow; None: not stated.
 
         Parameters
         ----------
@@ -89,13 +89,13 @@ class Words:
 def who_sees(
     protocol: str, parameters: Mapping[str, Any], *, masking: str | None = None, authenticated: bool = True
 ) -> Sights | None:
-    """Return who sees what; None where the protocol is not installed here, does not say, or fails to.
+    """Return who sees what; None if the protocol is not installed here, does not state it, or fails.
 
     Parameters
     ----------
     protocol : str
     parameters : mapping
-        As in report.json, or the protocol's settings: what is missing counts as the default.
+        As in report.json, or the protocol's settings; missing ones have their defaults.
     masking : {'common', 'pairwise'} or None
     authenticated : bool
         Whether the links use a roster.
@@ -106,7 +106,7 @@ def who_sees(
         return None
     network = Sight("the network", _NETWORK_SEES, _LINKS if authenticated else _UNCHECKED)
     host = Sight(
-        "whoever starts the processes or rules a party's computer",
+        "people who start the processes or control a party's computer",
         "all that this party sees, its records too",
         "nothing: launcher and computers are trusted",
     )
@@ -114,23 +114,23 @@ def who_sees(
 
 
 def about_ranges(protocol: str) -> str | None:
-    """Return what the ranges of a result are about; None where the protocol has nothing to add."""
+    """Return what the ranges of a result describe; None if the protocol adds nothing."""
     return _ask(protocol, "what its ranges are about", lambda words: words.about_ranges(protocol))
 
 
 def _ask(protocol: str, what: str, ask: Callable[[Words], T | None]) -> T | None:
-    """Ask a protocol; None where it is not installed here, does not say, or fails to."""
+    """Ask a protocol; None if it is not installed here, does not state it, or fails."""
     try:
         return ask(read_protocol(protocol, Words))
     except ConfigError:
         return None
-    except Exception:  # of another distribution: a page without its words is better than none
+    except Exception:  # a protocol of another distribution: a page without its words is better than none
         _log.warning("%s cannot say %s", protocol, what, exc_info=True)
         return None
 
 
 def see_shares(parameters: Mapping[str, Any], sums: str) -> tuple[Sight, ...]:
-    """Return what some see together where the clients add the noise in shares."""
+    """Return what some see together if the clients add the noise in shares."""
     known = parameters.get("known_shares", 1)
     few = "one client" if known == 1 else f"up to {known} clients"
     return (

@@ -1,14 +1,14 @@
-"""The signed record of a run: what each party puts its name to, and how anybody checks it later.
+"""The signed record of a run: what each party signs, and how anybody checks it later.
 
-Each party signs a statement: run, roster, the digest that all agreed on, and what it has of the report::
+Each party signs a statement: run, roster, the digest that all agreed on, and its part of the report::
 
     public       protocol, run, parties, parameters, releases, who was included in each round
     centroids    the same, feature names, and the SHA-256 of each result file that is the same at all
     result       the same, and the noisy sizes
 
-Of a result the statement has a commitment: signatures pass the server, and a digest would let it test guesses of the
-records by recomputing the result with the noise that it drew. The opening stands in the report, beside the result.
-Whoever writes the report signs the whole of it as well. Without a roster nothing is signed: the keys are nobody's.
+The statement holds a commitment to the result: signatures pass through the server, and a digest would let it test
+guesses of the records by recomputing the result with the noise that it drew. The opening is in the report, beside the
+result. The writer of the report also signs all of it. Without a roster nothing is signed, because nobody owns the keys.
 
 Source: docs/protocol.md, "Signed record"; docs/report.md.
 """
@@ -31,12 +31,12 @@ from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.regular import read_regular_bytes
 
 SIGNED_ELSE = "signed something else than this party saw"
-# From which schema of the report on results are signed as commitments.
+# First schema of the report whose results are signed as commitments.
 _COMMITS = 5
 _ANEW = "ask a party of the run for the folder as the run wrote it"
 Covers = Literal["public", "centroids", "result"]
 COVERS: tuple[Covers, ...] = get_args(Covers)
-# Who sees a release differs from ledger to ledger; the release does not.
+# These fields of a release differ between ledgers.
 _OWN_FIELDS = ("data", "seen_by", "run")
 
 
@@ -47,14 +47,14 @@ class SignedRecord:
     Attributes
     ----------
     common : mapping
-        The entries that all parties have the same, and others.
+        Entries that are the same for all parties, and others.
     releases : sequence of dict
         As `Release.to_dict` gives them.
     features, noisy_sizes : sequence or None
     files : mapping from file name to text
         Result files that are the same at all parties with the result.
     covers : {'public', 'centroids', 'result'}
-        What this party has of it.
+        What this party has of the result.
     """
 
     common: Mapping[str, Any]
@@ -65,7 +65,7 @@ class SignedRecord:
     covers: Covers = "result"
 
     def statement(self, roster: bytes, agreed: bytes, covers: Covers, opening: bytes | None) -> bytes:
-        """Return the bytes that a party signs, given what it has of the result and the opening of its commitment."""
+        """Return the bytes that a party signs, given its part of the result and the opening of its commitment."""
         public = _public(self.common, self.releases)
         result = _result(self.features, self.noisy_sizes, file_digests(self.files), covers)
         if result is not None and opening is None:
@@ -73,11 +73,11 @@ class SignedRecord:
         return _statement(self.common["run"], roster, agreed, public, _committed(result, opening or b""))
 
     def digest(self) -> bytes:
-        """Return 32 bytes over all that this party would sign: what the parties with the result compare.
+        """Return a digest, 32 bytes, of everything that this party would sign; parties with the result compare it.
 
         Privacy
         -------
-        Whoever gets it can test guesses of the result: for parties that have the result, or as the input of a hash
+        Its reader can test guesses of the result. So it is for parties that have the result, or the input of a hash
         whose key the reader does not know.
         """
         public = _public(self.common, self.releases)
@@ -91,7 +91,7 @@ def file_digests(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def sign_report(report: Mapping[str, Any], identity: Identity) -> str:
-    """Sign a whole report, its writer's signature left empty; gives hexadecimal digits."""
+    """Sign a whole report, its writer's signature left empty; return hexadecimal digits."""
     return sign(identity, _whole(report)).hex()
 
 
@@ -101,7 +101,7 @@ def verify_signatures(folder: Path, report: Mapping[str, Any], roster: Roster) -
     Parameters
     ----------
     folder : Path
-        Of the run; its result files are compared too.
+        Of the run; its result files are also compared.
     report : dict
         A valid report.json.
     roster : Roster
@@ -110,7 +110,7 @@ def verify_signatures(folder: Path, report: Mapping[str, Any], roster: Roster) -
     Returns
     -------
     str
-        One sentence that says who signed.
+        A sentence that names the signers.
 
     Raises
     ------
@@ -121,8 +121,8 @@ def verify_signatures(folder: Path, report: Mapping[str, Any], roster: Roster) -
     signed = report["signatures"]
     if signed is None:
         raise ConfigError(
-            "report.json is unsigned: nobody's key stands behind it; if the run had a roster, the signatures were "
-            f"taken out: {_ANEW}; only for a run without one, leave --roster out"
+            "report.json is unsigned; if the run had a roster, the signatures were removed: "
+            f"{_ANEW}; only for a run without one, leave --roster out"
         )
     if signed["roster"] != roster.digest().hex():
         raise ConfigError(
@@ -137,7 +137,7 @@ def verify_signatures(folder: Path, report: Mapping[str, Any], roster: Roster) -
         certificates[writer], _whole(report), _bytes(signed["writer"]), label
     ):
         raise ConfigError(
-            f"report.json is not as {writer}, who wrote it, signed it: it was changed afterwards; {_ANEW}"
+            f"report.json differs from what {writer}, who wrote it, signed: it was changed afterwards; {_ANEW}"
         )
     signers: dict[PartyId, str] = {}
     for entry in signed["parties"]:
@@ -174,20 +174,13 @@ def _from_report(report: Mapping[str, Any], entry: Mapping[str, Any]) -> bytes:
 
 
 def _committed(result: Any, opening: bytes) -> str | None:
-    """Return the commitment to a result in hexadecimal digits, or None: of a party without one."""
+    """Return the commitment to a result in hexadecimal digits; None for a party without one."""
     return None if result is None else commit(bytes.fromhex(_digest(result)), opening).hex()
 
 
 def _statement(run: str, roster: bytes, agreed: bytes, public: Any, result: str | None) -> bytes:
-    return _canonical(
-        {
-            "run": run,
-            "roster": roster.hex(),
-            "agreed": agreed.hex(),
-            "public": _digest(public),
-            "result": result,
-        }
-    )
+    values = {"run": run, "roster": roster.hex(), "agreed": agreed.hex(), "public": _digest(public), "result": result}
+    return _canonical(values)
 
 
 def _public(values: Mapping[str, Any], releases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a run found and what it cost, as plain text for a terminal of 80 columns."""
+"""Results and costs of a run, as plain text for a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _METRICS = {
 
 
 def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = None, *, width: int = WIDTH) -> str:
-    """Write the table of a finished run.
+    """Return the table of a finished run.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = 
 
     Sees
     ----
-    Whoever reads the terminal sees released centroids and sizes.
+    Everybody who reads the terminal sees released centroids and sizes.
     """
     lines = [_title(document, centroids), ""]
     if centroids is not None:
@@ -63,7 +63,7 @@ def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = 
 
 
 def render_server(document: Mapping[str, Any], *, width: int = WIDTH) -> str:
-    """Write what the server knows of a finished run: parties and cost, no result.
+    """Return what the server knows of a finished run: parties and cost, no result.
 
     Parameters
     ----------
@@ -71,25 +71,26 @@ def render_server(document: Mapping[str, Any], *, width: int = WIDTH) -> str:
         A valid server.json.
     width : int
     """
-    sees = "could compute it from the noisy sums" if _pairwise(document) else "sees no centroid"
+    sees = (
+        "could compute it from the noisy sums"
+        if document["parties"].get("masking") == "pairwise"
+        else "sees no centroid"
+    )
     rows = [("result", f"held by the clients: the server {sees}"), *_cost_rows(document)]
     return printable("\n".join([_title(document), "", *_wrapped(rows, width)]), lines=True) + "\n"
 
 
 def _wrapped(rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
-    """Write rows as labelled paragraphs."""
+    """Yield rows as the lines of labelled paragraphs."""
     for label, text in rows:
+        head = f"{label:<{_LABEL}}"
         yield from textwrap.wrap(
-            text,
-            width,
-            initial_indent=f"{label:<{_LABEL}}",
-            subsequent_indent=" " * _LABEL,
-            break_on_hyphens=False,
+            text, width, initial_indent=head, subsequent_indent=" " * _LABEL, break_on_hyphens=False
         )
 
 
 def _title(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = None) -> str:
-    """Name protocol, clusters, clients and rounds; of a number of clusters that was chosen, also the most asked for."""
+    """Return protocol, clusters, clients and rounds; for a chosen number of clusters also the largest allowed one."""
     most = document["parameters"].get("k_max")
     k = f"k = {document['parameters']['k'] if centroids is None else len(centroids)}"
     if most is not None:
@@ -101,7 +102,7 @@ def _title(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = 
 def _centroid_lines(
     centroids: NDArray[np.float64], names: Sequence[str], sizes: Sequence[float] | None, width: int
 ) -> Iterator[str]:
-    """Write the centroids, as many rows and columns as fit."""
+    """Yield the centroids, as many rows and columns as fit."""
     k, d = centroids.shape
     used = 7 + (0 if sizes is None else 1 + _CELL)
     shown = max(1, min(d, MAX_COLUMNS, (width - used - 4 * (d > 1)) // (_CELL + 1)))
@@ -122,7 +123,7 @@ def _centroid_lines(
 
 
 def _quality_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Say how much of the result is signal; reports before schema 3 say nothing."""
+    """Yield how much of the result is signal; reports before schema 3 do not say."""
     quality = document.get("quality")
     if quality is not None:
         yield "verdict", quality["sentence"]
@@ -131,7 +132,7 @@ def _quality_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _privacy_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Say what the run claims, what it does not, and how good it is."""
+    """Yield what the run claims, what it does not, and its metrics."""
     yield "privacy", _privacy(document)
     if document["not_private"]:
         yield "", f"NOT PRIVATE: {document['not_private_reason']}"
@@ -150,7 +151,7 @@ def _privacy_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _cost_rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Say how the parties were joined, what they sent and how long it took."""
+    """Yield how the parties were connected, what they sent and how long it took."""
     if not document["parties"]["authenticated"]:
         yield "links", "encrypted, keys not authenticated (demonstration: no --roster)"
     traffic, timing = document["traffic"], document["timing"]
@@ -169,7 +170,7 @@ def _cost_rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _signed(signatures: Mapping[str, Any] | None) -> str:
-    """Say who put its key to the report."""
+    """Return who signed the report."""
     if signatures is None:
         return "by nobody (no --roster)"
     good = [entry["name"] for entry in signatures["parties"] if entry["signature"] is not None]
@@ -177,14 +178,8 @@ def _signed(signatures: Mapping[str, Any] | None) -> str:
     return ", ".join([f"by {', '.join(good) or 'nobody'}", *bad])
 
 
-def _pairwise(document: Mapping[str, Any]) -> bool:
-    """Return whether the masks cancelled in the server's sum."""
-    masking: bool = document["parties"].get("masking") == "pairwise"
-    return masking
-
-
 def _privacy(document: Mapping[str, Any]) -> str:
-    """Say what was spent of what, and under which neighbours."""
+    """Return what was spent of which budget, and for which neighbours."""
     privacy = document["privacy"]
     if privacy["spent_epsilon"] is None:
         return "none: epsilon is infinite"
@@ -201,7 +196,7 @@ def _privacy(document: Mapping[str, Any]) -> str:
 
 
 def _number(value: float) -> str:
-    """Write a coordinate with five digits in at most `_CELL` columns."""
+    """Return a coordinate with five digits in at most `_CELL` columns."""
     return f"{float(value) + 0.0:.5g}"
 
 

@@ -1,4 +1,4 @@
-"""Bytes, seconds and counts as people read them."""
+"""Bytes, seconds, counts and epsilon for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["format_bytes", "format_count", "format_epsilon", "format_seconds"]
 
 
 def format_bytes(count: float) -> str:
-    """Write a number of bytes in decimal units, as network equipment counts: `96 B`, `1.5 MB`."""
+    """Return a number of bytes in decimal units, like network equipment: `96 B`, `1.5 MB`."""
     if count < 1000:
         return f"{count:.0f} B"
     for unit in ("kB", "MB", "GB"):
@@ -21,7 +21,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Write a duration: `12 ms`, `3.4 s`, `2 min 5 s`."""
+    """Return a duration: `12 ms`, `3.4 s`, `2 min 5 s`."""
     if seconds < 0.001:
         return f"{seconds * 1e6:.0f} us"
     if seconds < 0.9995:
@@ -33,7 +33,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_epsilon(epsilon: float) -> str:
-    """Write epsilon with four digits, rounded up: what is said is never below what is spent."""
+    """Return epsilon with four digits, rounded up, so that it is never below what is spent."""
     text = f"{epsilon:.4g}"
     if not 0 < epsilon < math.inf or float(text) >= epsilon:
         return text

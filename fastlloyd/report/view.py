@@ -1,7 +1,7 @@
-"""What may be seen of a run from outside while it goes on: public values, as one party has them.
+"""The public values of a run in progress that monitoring may see, as one party has them.
 
-The party's own thread writes; threads that show it to people and to monitoring only read. Every value is replaced
-whole, so a reader sees an old one or a new one and never half of one.
+The party's own thread writes; threads for people and monitoring only read. Every value is replaced as a whole, so a
+reader sees an old or a new one and never half of one.
 
 Source: docs/operations.md, "Monitoring"; docs/security.md, "What monitoring shows".
 """
@@ -17,7 +17,7 @@ from fastlloyd.report.display import with_names
 from fastlloyd.wire.header import PartyId
 
 STAGES: Final = ("starting", "setup", "rounds", "done", "failed")
-"""What a run does, in this order: waits for the parties to start, agrees, computes; and how it ended."""
+"""The stages of a run in order: it waits for the parties, agrees, computes, and ends in one of two ways."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class View:
     Attributes
     ----------
     me : PartyId
-        Whose view it is.
+        The party.
     protocol : str
         Empty until it is known.
     run : str
@@ -37,15 +37,15 @@ class View:
     started, ended : float
         Seconds since the epoch; `ended` is 0 while the run goes on.
     clients : int
-        How many take part.
+        Number of clients.
     absent : callable
-        Gives the ranks of clients that have not joined yet.
+        Returns the ranks of clients that have not joined yet.
     names : mapping from rank to str
         From the roster; empty without one.
     waiting : callable
-        Says in words what this party waits for.
+        Returns what this party waits for, in words.
     epsilon : float
-        Asked for; 0 until it is known.
+        As asked for; 0 until it is known.
     setup_seconds, round_seconds, rounds_seconds : float
         Of everything before round 0, of the last round, of all rounds.
     rounds, rounds_done, included : int
@@ -79,7 +79,7 @@ class View:
     exit_code: int | None = None
 
     def take(self, event: str, values: Mapping[str, Any]) -> None:
-        """Take in an event as `report.progress` names it, with the `sent_bytes` and `received_bytes` of own links."""
+        """Update from an event of `report.progress` with the `sent_bytes` and `received_bytes` of the own links."""
         if event == "setup":
             self.stage, self.setup_seconds = "rounds", values["seconds"]
         elif event == "round":
@@ -104,10 +104,10 @@ class View:
         return tuple(rank for rank in range(1, self.clients + 1) if rank not in absent)
 
     def awaited(self) -> str:
-        """Say what this party waits for, with the parties' names; empty once the run has ended."""
+        """Return what this party waits for, with the parties' names; empty once the run has ended."""
         if self.exit_code is not None:
             return ""
         try:
             return with_names(self.waiting(), self.names)
-        except RuntimeError:  # what it looks at changed while it looked
+        except RuntimeError:  # another thread changed a collection during the iteration
             return "working"

@@ -30,9 +30,7 @@ NAMES = ("age", "dose", "weight", "height")
 BY_ROUND = {"fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "feddp", "vertical-he"}
 PACKAGE = Path(fastlloyd.__file__).parent
 # Where protocols say who sees what.
-SIGHTS = sorted(
-    path for path in PACKAGE.rglob("*.py") if "Sight(" in path.read_text("utf-8") and path.name != "sight.py"
-)
+SIGHTS = sorted(path for path in PACKAGE.rglob("*.py") if "fastlloyd.report.sight import" in path.read_text("utf-8"))
 CODE = (
     "report/page/result.py",
     "report/page/clusters.py",

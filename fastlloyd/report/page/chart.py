@@ -1,7 +1,7 @@
-"""Where the marks of a page's charts stand; `templates/charts.html` draws them.
+"""Positions of the marks in a page's charts; `templates/charts.html` draws them.
 
-Plain numbers in the units of the drawing, so that colours come from the page's style, in light and in dark. Only
-released values and their ranges come in here.
+Plain numbers in the units of the drawing: colours come from the page's style, light or dark. Only released values and
+their ranges enter.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Bar:
     label : str
     value : float
     lo, hi : float or None
-        Of the range; None where nothing is known of it.
+        Of the range; None if it is not known.
     start, end, low, high : float
-        The same on the chart, from 0 to 100.
+        Positions on the chart, from 0 to 100.
     """
 
     label: str
@@ -66,7 +66,7 @@ class Disc:
 
 
 def size_bars(sizes: Sequence[float], ranges: Sequence[Sequence[float]] | None) -> list[Bar]:
-    """Return a bar for each noisy size, all on one scale that begins at zero or below.
+    """Return a bar for each noisy size, all on one scale that starts at zero or below.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def share_bar(share: float) -> Bar:
 
 
 def label_width(names: Sequence[str]) -> int:
-    """Return the width, in the units of a profile, of the longest name once it is cut."""
+    """Return the width of the longest shortened name, in the units of a profile."""
     return 18 + 7 * max((_columns(short_name(name)) for name in names), default=0)
 
 
@@ -122,14 +122,14 @@ def profiles(
     margins : float64 array, shape (k, d), or None
         Half-widths of the ranges.
     bounds : float64 array, shape (2, d), or None
-        Public bounds; values beyond are drawn on them.
+        Public bounds; values beyond them are drawn on them.
 
     Returns
     -------
     profiles : list of lists of Point
         Of at most `MOST_ROWS` features.
     columns : list of int
-        Which: those whose centres lie farthest apart on their lines.
+        Their places: the features whose centres are farthest apart on their lines.
     """
     half = np.zeros_like(centroids) if margins is None else margins
     least, most = ((centroids - half).min(axis=0), (centroids + half).max(axis=0)) if bounds is None else bounds
@@ -164,7 +164,7 @@ def discs(
     sizes: Sequence[float] | None,
     bounds: NDArray[np.float64] | None = None,
 ) -> tuple[list[Disc], NDArray[np.float64]]:
-    """Return the centres of two features in their plane, the large ones first so that none hides a smaller one.
+    """Return the centres of two features in their plane, the large ones first so that they do not hide smaller ones.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def discs(
 
 
 def short_name(name: str, width: int = NAME_WIDTH) -> str:
-    """Cut a name to a width in columns, where a wide character takes two; the end stays, where names differ.
+    """Cut a name to a width in columns, two for a wide character; keep the end, where names differ.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the page of a result shows of its clusters: centres as tables, profiles, plane and palette; sizes as bars.
+"""The clusters on the page of a result: centres as tables, profiles, plane and palette; sizes as bars.
 
 Source: docs/report.md, "report.html".
 """
@@ -21,13 +21,13 @@ from fastlloyd.report.page.render import format_number
 from fastlloyd.report.sight import about_ranges
 
 MOST = 60
-"""Clusters and features that are shown."""
+"""Largest number of clusters or features that are shown."""
 _LAST_STEP = (
-    "A range is about the mean and the number of the records that the last step counted. Those that are nearest to the "
+    "A range describes the mean and the number of the records that the last step counted. The records nearest to the "
     "released centre may have another mean and another number."
 )
 _COLUMNS = 6
-# Of a feature's range: digits beyond say nothing to people.
+# Share of a feature's range; smaller digits mean nothing to people.
 _STEP = 1e-3
 _AS_WRITTEN = "give the folder as the run wrote it"
 _MOST_PICTURE_BYTES = 4_000_000
@@ -40,12 +40,12 @@ def show_clusters(
     centroids: NDArray[np.float64],
     files: Mapping[str, bytes],
 ) -> dict[str, Any]:
-    """Return what the page shows of the centres; parameters as for `result_page`, all of them checked together.
+    """Return the centres for the page; parameters as for `result_page`, checked together.
 
     Raises
     ------
     ConfigError
-        bounds.csv does not fit.
+        bounds.csv is wrong.
     """
     names, sizes = document["result"]["features"], show_sizes(document, quality)
     margins = quality["centre_margins"]
@@ -73,7 +73,7 @@ def show_clusters(
 
 
 def _bounds(content: bytes | None, d: int) -> NDArray[np.float64] | None:
-    """Return the public bounds, shape (2, d), from bounds.csv; None in a folder without."""
+    """Return the public bounds, shape (2, d), from bounds.csv; None without that file."""
     if content is None:
         return None
     try:
@@ -89,7 +89,7 @@ def _bounds(content: bytes | None, d: int) -> NDArray[np.float64] | None:
 
 
 def _beyond(centroids: NDArray[np.float64], bounds: NDArray[np.float64]) -> bool:
-    """Return whether a centre lies beyond the public bounds, by more than it may for its digits."""
+    """Return whether a centre lies beyond the public bounds by more than rounding."""
     slack = _STEP * (bounds[1] - bounds[0])
     return bool(((centroids < bounds[0] - slack) | (centroids > bounds[1] + slack)).any())
 
@@ -100,7 +100,7 @@ def _tables(
     margins: NDArray[np.float64] | None,
     bounds: NDArray[np.float64] | None,
 ) -> Iterator[dict[str, Any]]:
-    """Return the centres as tables of few columns; features are rows where they are many, and more than clusters."""
+    """Yield the centres as tables of few columns; many features, if more than clusters, are rows."""
     turned = len(names) > _COLUMNS and len(names) > len(centroids)
     clusters = [f"cluster {row}" if turned else str(row) for row in range(len(centroids))]
     rows, columns = (names, clusters) if turned else (clusters, names)
@@ -124,7 +124,7 @@ def _cell(
     row: int,
     column: int,
 ) -> tuple[str, str | None]:
-    """Return a coordinate, and the half-width of its range, with digits that mean something."""
+    """Return a coordinate and the half-width of its range, with significant digits."""
     value = float(centroids[row, column])
     margin = math.inf if margins is None else float(margins[row, column])
     if not 0.0 < margin < math.inf:
@@ -134,7 +134,7 @@ def _cell(
 
 
 def format_rounded(value: float, margin: float) -> str:
-    """Write a value with no more digits than two of its margin.
+    """Return a value with at most two digits of its margin.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def _plane(
     sizes: Mapping[str, Any] | None,
     bounds: NDArray[np.float64] | None,
 ) -> dict[str, Any]:
-    """Return what the page draws of two features."""
+    """Return the drawing of two features."""
     values = None if sizes is None else [bar.value for bar in sizes["bars"]]
     drawn, ends = chart.discs(centroids, margins, values, bounds)
     return {"discs": drawn, "ends": [[format_number(end, 3) for end in row] for row in ends], "names": names}
@@ -168,7 +168,7 @@ def _palette(centroids: NDArray[np.float64]) -> list[str]:
 
 
 def show_sizes(document: Mapping[str, Any], quality: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the noisy sizes as bars; None where there are none, or where they are exact."""
+    """Return the noisy sizes as bars; None without sizes, or if they are exact."""
     sizes = document["result"]["noisy_sizes"]
     if sizes is None or not noisy(document):
         return None
@@ -177,5 +177,5 @@ def show_sizes(document: Mapping[str, Any], quality: Mapping[str, Any]) -> dict[
 
 
 def noisy(document: Mapping[str, Any]) -> bool:
-    """Return whether every release of a run carries noise: counts without it never come onto a page."""
+    """Return whether every release of a run carries noise; counts without noise never appear on a page."""
     return all(release["mechanism"] != "none" for release in document["privacy"]["releases"])

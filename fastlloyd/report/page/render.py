@@ -1,7 +1,7 @@
-"""Fills in the package's templates: whatever a value says, it stands on the page as text.
+"""Fill in the package's templates; every value appears on the page as text.
 
-Names of features and parties come from files and peers. Each value is made printable first, so that control characters
-and marks that turn the direction show as escapes, and is then escaped for HTML.
+Names of features and parties come from files and peers. Each value is first made printable, so that control characters
+and marks of text direction show as escapes, and is then escaped for HTML.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def render(template: str, **values: Any) -> str:
     template : str
         Name of a file in `templates/`; pages extend `base.html`.
     **values
-        What the template names. The filters `bytes`, `count` (with a noun), `epsilon`, `number`, `seconds` and `whole`
-        write numbers as everywhere else; `short` cuts a name, `sentence` makes a text begin and end as one, `flags`
-        keeps flags on one line.
+        The variables of the template. The filters `bytes`, `count` (with a noun), `epsilon`, `number`, `seconds` and
+        `whole` format numbers; `short` cuts a name, `sentence` adds capital letter and full stop, `flags` keeps flags
+        on one line.
 
     Raises
     ------
@@ -57,14 +57,14 @@ def format_number(value: float, digits: int = 4) -> str:
     >>> format_number(-1234.5678), format_number(0.5, 2)
     ('\u22121235', '0.5')
     """
-    # Adding zero takes the sign from a negative zero.
+    # Adding zero removes the sign of a negative zero.
     text = f"{float(value) + 0.0:.{digits}g}"
     whole = abs(value) < 1e15 and "e+" in text
     return (f"{value:.0f}" if whole else text).replace("-", "\u2212")
 
 
 def format_whole(value: float) -> str:
-    """Write a number without its fraction, and with a true minus sign: `1,234`."""
+    """Return a number without its fraction, with a true minus sign: `1,234`."""
     return f"{round(value):,}".replace("-", "\u2212")
 
 
@@ -80,7 +80,7 @@ def sentence(text: str) -> str:
 
 
 def keep_flags_whole(text: str) -> Markup:
-    """Keep a browser from ending a line inside a flag; everything else of the text is escaped.
+    """Keep a browser from breaking a line inside a flag; escape the rest of the text.
 
     Examples
     --------
@@ -125,5 +125,5 @@ def _environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """Return a value as printable text; what is markup already stays."""
+    """Return a value as printable text; leave markup unchanged."""
     return value if hasattr(value, "__html__") else printable(str(value), lines=True)

@@ -1,6 +1,6 @@
 """The page of a result, from report.json and the released files that it names; nothing else is read.
 
-Labels never come onto it, nor counts without noise, nor anything of config.toml, where a party's own paths stand.
+It never shows labels, counts without noise, or anything of config.toml, which holds a party's own paths.
 
 Source: docs/report.md, "report.html".
 """
@@ -26,7 +26,7 @@ from fastlloyd.report.page.render import format_number, render
 from fastlloyd.report.sight import who_sees
 
 FILES = ("bounds.csv", "elbow.csv", "palette.png")
-"""Released files besides centroids.csv whose content may stand on the page."""
+"""Released files other than centroids.csv whose content may appear on the page."""
 NAME = "report.html"
 _MOST_ROUNDS = 100
 # A table of more rounds is folded away.
@@ -96,16 +96,16 @@ def result_page(
     centroids : float64 array, shape (k, d), or None
         Released, in original units, as in centroids.csv.
     files : mapping from name to bytes
-        Those of `FILES` that the run wrote; others are not looked at.
+        Those of `FILES` that the run wrote; others are ignored.
 
     Raises
     ------
     ConfigError
-        jinja2 is not installed, or the files do not belong together.
+        jinja2 is not installed, or the files do not match.
 
     Sees
     ----
-    Whoever reads the page: what report.json and centroids.csv say, and the picture of a public data set.
+    Everybody who reads the page sees report.json, centroids.csv, and the picture of a public data set.
     """
     files = {} if files is None else files
     quality, row = document.get("quality", _UNJUDGED), _row(document["protocol"])
@@ -148,7 +148,7 @@ def result_page(
 
 
 def _row(protocol: str) -> Row | None:
-    """Return the protocol's row; None where it is not installed here."""
+    """Return the protocol's row; None if it is not installed here."""
     try:
         return find(protocol)
     except ConfigError:
@@ -156,7 +156,7 @@ def _row(protocol: str) -> Row | None:
 
 
 def _given(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Return the parameters that say something: of a k that was chosen the most asked for, shares where there are."""
+    """Yield meaningful parameters: the largest allowed k if k was chosen, and shares of noise if there are any."""
     unsaid = {"k": "k_max" in parameters, "known_shares": parameters.get("masking") == "common"}
     for name, value in parameters.items():
         if value not in (None, {}, []) and not unsaid.get(name, False):
@@ -164,7 +164,7 @@ def _given(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _settings(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what people set, in words."""
+    """Return the settings that people chose, in words."""
     return [
         (_PARAMETERS[name], str(value) if name == "seed" else _value(value))
         for name, value in _given(parameters)
@@ -173,13 +173,13 @@ def _settings(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _holders(document: Mapping[str, Any]) -> int:
-    """Return how many parties hold records, or columns of them: with vertical protocols rank 0 may be one."""
+    """Return the number of parties that hold records or columns; with vertical protocols rank 0 may be one."""
     names = document["parameters"].get("names")
     return len(names) if isinstance(names, list) and names else int(document["parties"]["clients"])
 
 
 def _expected(quality: Mapping[str, Any]) -> str | None:
-    """Return what the plan said, unless a warning says it already."""
+    """Return what the plan expected, unless a warning says it already."""
     expected = quality["expected"]
     if expected is None or any(expected["sentence"] in warning for warning in quality["warnings"]):
         return None
@@ -187,7 +187,7 @@ def _expected(quality: Mapping[str, Any]) -> str | None:
 
 
 def _check(document: Mapping[str, Any], centroids: NDArray[np.float64] | None, quality: Mapping[str, Any]) -> None:
-    """Refuse what the schema cannot: lists that do not belong together."""
+    """Refuse lists of different lengths, which the schema cannot."""
     sizes, ranges, margins = document["result"]["noisy_sizes"], quality["size_ranges"], quality["centre_margins"]
     moved = document["result"].get("movement")
     shape = None if centroids is None else [centroids.shape[1]] * len(centroids)
@@ -205,9 +205,9 @@ def _check(document: Mapping[str, Any], centroids: NDArray[np.float64] | None, q
 
 
 def _plain_words(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the promise as the chance of a right guess; None where nothing is promised.
+    """Return the promise as the chance of a right guess; None if nothing is promised.
 
-    Whoever guesses between two neighbours after a fair coin is right with probability at most
+    A guess between two neighbours chosen by a fair coin is right with probability at most
     (e^epsilon + delta) / (1 + e^epsilon).
 
     Source: Kairouz, Oh, Viswanath, "The Composition Theorem for Differential Privacy", Theorem 2.1.
@@ -217,13 +217,13 @@ def _plain_words(document: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     odds = math.exp(min(privacy["spent_epsilon"], 700.0))
     chance = 1.0 - (1.0 - privacy["delta"]) / (1.0 + odds)
-    # Rounded up: what is said is never less than what may happen.
+    # Rounded up, so that it is never less than the true limit.
     percent = math.ceil(chance * 1000.0) / 10.0
     return {"percent": f"{percent:.1f}" if percent < 100.0 else None, "weak": chance > 0.95, "unit": privacy["unit"]}
 
 
 def _costs(content: bytes | None) -> dict[str, Any] | None:
-    """Return the curve by which the number of clusters was chosen, from elbow.csv."""
+    """Return the curve of costs by which the number of clusters was chosen, from elbow.csv."""
     if content is None:
         return None
     try:
@@ -232,8 +232,7 @@ def _costs(content: bytes | None) -> dict[str, Any] | None:
         chosen = [row["chosen"] == "1" for row in rows].index(True) + 1
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"elbow.csv: expected k, cost and which was chosen, got another table ({error}); give the folder as the "
-            "run wrote it"
+            f"elbow.csv: expected k, cost and chosen, got another table ({error}); give the folder as the run wrote it"
         ) from error
     return {"bars": bars, "chosen": chosen}
 
@@ -245,7 +244,7 @@ def _metrics(evaluation: Mapping[str, float | None] | None) -> list[tuple[str, s
 
 
 def _releases(releases: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Return the releases in lines: those that differ in the round alone share one."""
+    """Yield the releases as lines; releases that differ only in the round share one."""
 
     def kind(entry: Mapping[str, Any]) -> tuple[str, ...]:
         shown = (entry["name"], entry["mechanism"], entry.get("seen_by"), format_number(entry["noise_multiplier"]))
@@ -257,7 +256,7 @@ def _releases(releases: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]
 
 
 def _spans(numbers: Sequence[int]) -> str:
-    """Write numbers in short: 1-4, 7.
+    """Return numbers as ranges.
 
     Examples
     --------
@@ -274,7 +273,7 @@ def _spans(numbers: Sequence[int]) -> str:
 
 
 def _budget(privacy: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what all runs in the ledger have spent, and what is left; None for a run without a state directory."""
+    """Return what all runs in the ledger have spent, and the rest; None for a run without a state directory."""
     used, limit = privacy.get("lifetime_epsilon"), privacy["budget"]
     if used is None:
         return None
@@ -283,14 +282,14 @@ def _budget(privacy: Mapping[str, Any]) -> dict[str, Any] | None:
         "used": used,
         "limit": limit,
         "at": f" at delta {privacy['lifetime_delta']:.3g}" if privacy.get("lifetime_delta") else "",
-        # Rounded down: what is said to be left is never more than there is.
+        # Rounded down, so that it is never more than the true rest.
         "left": None if left is None else f"{math.floor(left * 1e4) / 1e4:g}",
         "bar": chart.share_bar(left / limit if left and limit else 0.0),
     }
 
 
 def _absent(document: Mapping[str, Any]) -> list[str]:
-    """Say which clients missed which rounds."""
+    """Return which clients missed which rounds."""
     everybody = range(1, min(document["parties"]["clients"], _MOST_CLIENTS) + 1)
     missed = {
         rank: [entry["round"] + 1 for entry in document["rounds"] if rank not in entry["clients_included"]]
@@ -300,7 +299,7 @@ def _absent(document: Mapping[str, Any]) -> list[str]:
 
 
 def _rounds(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return time and bytes of each round, the time as bars on one scale."""
+    """Return time and bytes of each round, with the times as bars on one scale."""
     entries = document["rounds"]
     most = max((entry["seconds"] or 0.0 for entry in entries), default=0.0) or 1.0
     rows = [
@@ -319,7 +318,7 @@ def _rounds(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _movement(document: Mapping[str, Any], quality: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return how far the centres moved in each round, the largest shift as bars; None where nothing tells."""
+    """Return how far the centres moved in each round, with the largest shifts as bars; None if it is not known."""
     rows = [
         {**_round_head(document, place), "largest": one["largest"], "mean": one["mean"]}
         for place, one in enumerate(document["result"].get("movement") or [])
@@ -327,7 +326,7 @@ def _movement(document: Mapping[str, Any], quality: Mapping[str, Any]) -> dict[s
     ]
     if not rows:
         return None
-    # What round 1 moves from the public start would leave no scale for the others.
+    # The shift of round 1 from the public start would dwarf all others.
     drawn = [row for row in rows if row["number"] > 1]
     most = max((row["largest"] for row in drawn), default=0.0) or 1.0
     for row in rows:
@@ -337,7 +336,7 @@ def _movement(document: Mapping[str, Any], quality: Mapping[str, Any]) -> dict[s
     plus = document["parameters"].get("plus")
     stages = plus.get("stages") if isinstance(plus, dict) else None
     merged = isinstance(stages, list) and len(stages) > 1  # the round that merges has no row
-    shown = noise is not None and noise < 1.0  # beyond the whole range, the verdict says enough
+    shown = noise is not None and noise < 1.0  # for more than the whole range the verdict is enough
     return {
         **_cut(document, rows),
         "first": rows[0],
@@ -348,19 +347,19 @@ def _movement(document: Mapping[str, Any], quality: Mapping[str, Any]) -> dict[s
 
 
 def _round_head(document: Mapping[str, Any], place: int) -> dict[str, Any]:
-    """Return what a round is called: its number and, where steps have names, which one it is."""
+    """Return a round's number and the name of its step, if it has one."""
     return {"number": document["rounds"][place]["round"] + 1, "step": (_steps(document) or {}).get(place)}
 
 
 def _steps(document: Mapping[str, Any]) -> dict[int, str] | None:
-    """Return the names of the rounds, where they differ in kind."""
+    """Return the names of the rounds; None if they do not differ in kind."""
     steps = document["parameters"].get("steps")
     fits = isinstance(steps, list) and len(steps) == len(document["rounds"])
     return dict(enumerate(steps)) if fits and all(isinstance(step, str) for step in steps) else None
 
 
 def _cut(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the rows of a table of rounds: not too many, and folded away where they are not few."""
+    """Return the first rows of a table of rounds, folded away if there are many."""
     return {
         "rows": rows[:_MOST_ROUNDS],
         "left_out": max(0, len(rows) - _MOST_ROUNDS),
@@ -370,7 +369,7 @@ def _cut(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict
 
 
 def _value(value: Any) -> str:
-    """Write a parameter as people read it."""
+    """Return a parameter as text for people."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -380,11 +379,11 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "; ".join(f"{name}: {_inner(each)}" for name, each in value.items())
     if isinstance(value, list):
-        # Thousands have commas.
+        # Not commas, which separate thousands.
         return "; ".join(map(_inner, value))
     return printable(str(value))
 
 
 def _inner(value: Any) -> str:
-    """Write a part of a parameter: nested parts stand in brackets."""
+    """Return a part of a parameter as text, with nested parts in brackets."""
     return f"({_value(value)})" if isinstance(value, Mapping | list) else _value(value)

@@ -12,7 +12,7 @@ from typing import TextIO
 
 import pytest
 
-from fastlloyd.report.colour import paint
+from fastlloyd.report.display import paint
 from fastlloyd.report.progress import Progress
 
 TABLE = """fastlloyd-plus: k = 3, 2 clients, 10 rounds

@@ -26,7 +26,9 @@ def test_a_good_plan_is_one_short_sentence():
 def test_every_setting_that_is_named_is_good_and_a_little_less_is_not(n_total):
     k, epsilon = 8, 1.0
     line = outlook_line(simple, k=k, epsilon=epsilon, n_total=n_total)
-    found = re.search(r"good would be (?:k = (\d+) or )?epsilon ([\d.]+) or N = ([\d,]+), the rest as it is", line.text)
+    found = re.search(
+        r"good would be (?:k = (\d+) or )?epsilon ([\d.]+) or N = ([\d,]+), the rest unchanged", line.text
+    )
     assert found, line
     assert (found[1] is not None) == (n_total == 6000)
     if found[1]:

@@ -165,7 +165,7 @@ def test_a_changed_report_is_found_out_even_if_its_writer_signs_it(
 @pytest.mark.parametrize("change", [put("claim", value="Nothing."), put("timing", "setup_seconds", value=9.0)])
 def test_whatever_the_writer_signed_alone_cannot_be_changed_by_others(folder: Path, change: Any) -> None:
     edit(folder, change)
-    with pytest.raises(ConfigError, match="as client 1, who wrote it, signed it"):
+    with pytest.raises(ConfigError, match="differs from what client 1, who wrote it, signed"):
         verify(folder, folder / "roster.toml")
 
 
