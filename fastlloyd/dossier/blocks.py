@@ -99,7 +99,7 @@ def escape(text: str) -> str:
 
 
 def _block(block: Block) -> Iterator[str]:
-    """Write one block."""
+    """Yield the lines of one block."""
     if isinstance(block, Text):
         yield escape(block.text)
         return

@@ -145,7 +145,7 @@ def _by_rows(answers: Answers) -> Choice:
 
 
 def _guess(k: int) -> tuple[str, ...]:
-    """Say how the run itself chooses the number of clusters, where it can."""
+    """Describe how the run itself chooses the number of clusters, if it can."""
     most = 2 * k
     if not LEAST <= most <= MOST:
         return ()
@@ -210,7 +210,7 @@ def _config(option: Choice, answers: Answers) -> RunConfig:
 
 
 def expected_or_why(option: Choice, answers: Answers) -> str:
-    """Return what to expect of a protocol that was not chosen, or why it cannot run."""
+    """Return the expected result of a protocol that was not chosen, or why it cannot run."""
     try:
         return expected(option, answers)
     except ConfigError as error:

@@ -114,7 +114,7 @@ def _short_promise(run: PlannedRun) -> str:
 
 
 def _parties(run: PlannedRun) -> Iterator[Block]:
-    """Name the parties."""
+    """List the parties."""
     if run.roster is None:
         yield Text(
             f"Not fixed: no roster was given. The run has a server and {format_count(run.clients, 'client')}. Without "
@@ -242,7 +242,7 @@ def _leaving(run: PlannedRun) -> Iterator[Block]:
 
 
 def _release_rows(releases: Sequence[Release]) -> Iterator[tuple[str, ...]]:
-    """Write equal releases of several rounds as one row."""
+    """Format equal releases of several rounds as one row."""
 
     def kind(release: Release) -> tuple[str, str, str]:
         return release.name, release.mechanism, release.seen_by
@@ -308,7 +308,7 @@ def _promise(run: PlannedRun) -> Iterator[Block]:
 
 
 def _conditions(run: PlannedRun, stated: Sequence[str], *, bounded: bool) -> Iterator[str]:
-    """List what the promise rests on."""
+    """List the conditions of the promise."""
     yield "All parties follow the protocol."
     if run.foreseen is not None:
         yield f"The promise is against {run.foreseen.claim.against}, and against nobody else."

@@ -118,7 +118,7 @@ class PlannedRun:
 
     @property
     def delta(self) -> float | None:
-        """Delta of the promise; None where it is not known yet."""
+        """Delta of the promise; None if it is not known yet."""
         return None if self.foreseen is None else self.foreseen.claim.delta
 
     @property
@@ -128,7 +128,7 @@ class PlannedRun:
 
     @property
     def flow(self) -> Flow | None:
-        """Where data are and go; None where a protocol of another distribution does not say."""
+        """Where data are and go; None if a protocol of another distribution does not provide it."""
         return find_protocol(self.config.protocol).data_flow(self.config.protocol, self.facts)
 
     @property

@@ -192,7 +192,7 @@ ASSESSMENT_NOTE = Text(
 
 
 def factor_words(epsilon: float) -> str:
-    """Write e^epsilon, rounded up: 2.72, 148.5 or 'a factor above a million'.
+    """Format e^epsilon, rounded up: 2.72, 148.5 or 'a factor above a million'.
 
     Examples
     --------

@@ -178,7 +178,7 @@ class Spending:
 
     @property
     def delta(self) -> float:
-        """The plan's delta; 0 where the plan has none."""
+        """The plan's delta; 0 if it has none."""
         return float(getattr(self.plan, "delta", 0.0))
 
     @property

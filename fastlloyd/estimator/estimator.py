@@ -311,13 +311,13 @@ class FastLloyd(  # scikit-learn has no types
         return -nearest(points, centers[np.isfinite(centers).all(axis=1)])[1] * len(points)
 
     def __sklearn_clone__(self) -> Self:
-        """Return an unfitted copy, which shares the account: what its fits spend counts against the same budget."""
+        """Return an unfitted copy, which shares the account: its fits count against the same budget."""
         copied: Self = super().__sklearn_clone__()
         copied._account = self._account
         return copied
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters: all that are given, or none where one of them does not exist.
+        """Set all given parameters, or none if one of them does not exist.
 
         Raises
         ------

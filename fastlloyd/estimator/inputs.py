@@ -151,7 +151,7 @@ def prepare(
 
 
 def _config(model: StoredParameters, n_total: int) -> RunConfig:
-    """Say what is configured, in the words of a run."""
+    """Return the configuration of the run."""
     given = {
         "data": _SOURCE,
         "bounds": "-1,1",  # replaced by those of the features

@@ -60,7 +60,7 @@ class ParameterError(ConfigError, ValueError):
 
 @contextmanager
 def in_own_words() -> Iterator[None]:
-    """Say what is wrong in the words of this class rather than of the command line."""
+    """Convert errors to the terms of this class, instead of the command line's."""
     try:
         yield
     except (BudgetError, ParameterError):
@@ -74,7 +74,7 @@ def in_own_words() -> Iterator[None]:
 
 
 def check_parameters(model: StoredParameters) -> None:
-    """Check types and ranges; what depends on X or on the protocol is checked later."""
+    """Check types and ranges; checks against X and the protocol follow later."""
     if model.bounds is None:
         raise ParameterError(
             "bounds: expected (lo, hi), the lowest and highest value that each feature may have, got None; they are "
@@ -216,12 +216,12 @@ def _refuse_two_readings(lo: NDArray[np.float64], hi: NDArray[np.float64], names
 
 
 def _spelled(pairs: NDArray[np.float64], names: Sequence[str]) -> str:
-    """Write bounds as a mapping."""
+    """Format bounds as a mapping."""
     return "{" + ", ".join(f"{name!r}: ({lo:g}, {hi:g})" for name, (lo, hi) in zip(names, pairs, strict=True)) + "}"
 
 
 def _by_name(value: Any) -> dict[str, Any] | None:
-    """Return what has a name for each entry; None for what has an order alone."""
+    """Return the entries by name; None if they have only an order."""
     if hasattr(value, "columns"):
         return _read_frame(value)
     if isinstance(value, Mapping) or (hasattr(value, "index") and hasattr(value, "items")):

@@ -259,7 +259,7 @@ def sum_by_label(
 
 
 def add_up(parts: Iterable[tuple[NDArray[np.int64], ...]]) -> tuple[NDArray[np.int64], ...]:
-    """Add up what the ranges of a pass gave, one array after the other; at least one range."""
+    """Add up the results of the ranges of a pass, array by array; at least one range."""
     return reduce(lambda total, part: tuple(map(np.add, total, part)), parts)
 
 

@@ -217,7 +217,7 @@ def _settle(whole, size, centers, doubt, best, second, labels):
 
 @_compiled(fastmath=_ANY_ORDER)
 def _put_far_aside(whole, size, centers, doubt, limit, norms, best, labels, far):
-    """List the records whose exact squared distance is above the limit; return how many these are."""
+    """List the records whose exact squared distance is above the limit; return their number."""
     count = 0
     for i in range(size):
         squared = norms[i] + np.float64(best[i])

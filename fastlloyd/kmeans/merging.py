@@ -121,7 +121,7 @@ def _groups(places: list[int], pairs: list[tuple[int, int]]) -> tuple[tuple[int,
 
 
 def _choose(steps: list[float], whole: float) -> tuple[int, float]:
-    """Return how many clusters to leave, and by what factor the next merge costs more than the last one made."""
+    """Return the number of remaining clusters, and the cost of the next merge over that of the last one."""
     count = len(steps) + 1
     if count < LEAST:
         return count, 0.0
@@ -158,7 +158,7 @@ def _merge_all(centers: Floats, counts: Floats) -> tuple[list[tuple[int, int]], 
 
 
 def _costs_of(place: int, centers: Floats, counts: Floats) -> Floats:
-    """Return what merging one cluster with each other adds to the cost: n m / (n + m) times the squared distance."""
+    """Return the costs of merging one cluster with each other: n m / (n + m) times the squared distance."""
     squared = np.zeros(len(counts))
     for h in range(centers.shape[1]):
         difference = centers[:, h] - centers[place, h]

@@ -82,7 +82,7 @@ def evaluate(
 
 
 def check_available() -> None:
-    """Refuse before a run what `evaluate` would refuse after it, without importing anything.
+    """Raise before a run the errors that `evaluate` would raise after it, without importing anything.
 
     Raises
     ------

@@ -146,7 +146,7 @@ def in_order(values: Iterable[float]) -> float:
 
 
 def clusters_left(centers: Floats, counts: Floats, *, count_noise: float) -> int:
-    """Merge the two clusters that add least to the cost, again and again; return where the next one costs most more.
+    """Merge the two clusters that add least to the cost, repeatedly; return the number before the largest rise.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def _held(points: Floats, weights: Floats | None) -> list[float]:
 
 
 def _drawn(mass: list[float], stream: PublicStream) -> int:
-    """Draw an index in proportion to its mass, by 53 bits of two words; the last one with mass where they round up."""
+    """Draw an index in proportion to its mass, by 53 bits of two words; the last one with mass if they round up."""
     high, low = stream.uint32(2).tolist()
     target = ((high << 32 | low) >> 11) * 2.0**-53 * in_order(mass)
     reached = 0.0

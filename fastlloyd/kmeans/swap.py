@@ -148,7 +148,7 @@ def _move(found: Clusters, stays: int, leaves: int, split: int, distance: float,
 
 
 def _within(centers: Floats, held: Floats, deviation: Floats, area: float) -> float:
-    """Return the spread of all records less that between clusters: what is left within them, per record."""
+    """Return the spread within clusters per record: that of all records less that between clusters."""
     weights = (held / max(total(held), 1e-9))[:, None]
     away = centers - np.cumsum(weights * centers, axis=0)[-1]
     spread = total(deviation * deviation)

@@ -384,7 +384,7 @@ class CallTransport(Transport):
 
 
 def encode_call(number: int, frames: Iterable[bytes]) -> bytes:
-    """Write the bytes of one call."""
+    """Encode one call."""
     parts = [_HEAD.pack(VERSION, number)]
     for frame in frames:
         parts += [_LENGTH.pack(len(frame)), frame]

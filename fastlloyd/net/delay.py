@@ -19,7 +19,7 @@ from fastlloyd.wire.header import PartyId
 
 
 def delayed(inner: Transport, delay_s: float) -> Transport:
-    """Wrap a transport so that each frame leaves `delay_s` seconds late; 0 gives `inner` itself.
+    """Wrap a transport so that each frame leaves `delay_s` seconds late; with 0 return `inner` itself.
 
     Raises
     ------
@@ -53,7 +53,7 @@ class DelayedTransport(Transport):
 
     @property
     def absent(self) -> frozenset[PartyId]:
-        """As `inner` says."""
+        """As in `inner`."""
         return self._inner.absent
 
     @property
@@ -67,15 +67,15 @@ class DelayedTransport(Transport):
 
     @property
     def carrier(self) -> str | None:
-        """As `inner` says."""
+        """As in `inner`."""
         return self._inner.carrier
 
     def wire(self, ahead: Sequence[int] = ()) -> WireBytes | None:
-        """As `inner` counts."""
+        """Count as `inner` does."""
         return self._inner.wire(ahead)
 
     def opens(self, peer: PartyId) -> bool:
-        """As `inner` says."""
+        """As in `inner`."""
         return self._inner.opens(peer)
 
     def order(self, order: bytes) -> None:

@@ -178,7 +178,7 @@ def _bracket(
 
 
 def _between(small: tuple[float, float], enough: tuple[float, float], target: float) -> float:
-    """Guess by a secant in logarithms, aimed just below the target; the middle where that fails."""
+    """Guess by a secant in logarithms, aimed just below the target; use the middle if that fails."""
     low, high = math.log(small[0]), math.log(enough[0])
     middle = 0.5 * (low + high)
     if enough[1] > 0.0 and math.isfinite(small[1]):
@@ -190,7 +190,7 @@ def _between(small: tuple[float, float], enough: tuple[float, float], target: fl
 
 
 def _check_target(epsilon: float, delta: float) -> None:
-    """Check what the user asked for."""
+    """Check epsilon and delta."""
     if not (math.isfinite(epsilon) and epsilon > 0.0):
         raise ConfigError(f"expected a positive finite epsilon, got {epsilon}; give --epsilon, such as 1")
     if not 0.0 <= delta < 1.0:

@@ -34,7 +34,7 @@ _ENCODER = json.JSONEncoder(allow_nan=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One noisy release: what left, how far one record moves it, and how much noise it carries.
+    """One noisy release: its content, its sensitivity, and its noise.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Release:
         return self.noise_scale / self.sensitivity if self.noise_scale > 0.0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields and the noise multiplier; numbers of shares only where there are shares."""
+        """Return all fields and the noise multiplier; numbers of shares only if there are shares."""
         content = {name: getattr(self, name) for name in _TYPES}
         content["noise_multiplier"] = self.noise_multiplier
         if self.mechanism not in SHARED:
@@ -112,12 +112,12 @@ class Release:
         return content
 
     def to_json(self) -> str:
-        """Write one line of JSON, without the line's end."""
+        """Return one line of JSON, without the line's end."""
         return _ENCODER.encode(self.to_dict())
 
     @classmethod
     def from_json(cls, line: str, where: str = "the release") -> Self:
-        """Read what `to_json` wrote.
+        """Decode the output of `to_json`.
 
         Parameters
         ----------

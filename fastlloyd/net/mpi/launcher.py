@@ -322,7 +322,7 @@ def _openmpi_command(
 
 
 def _launcher_name(launch: Launch) -> str:
-    """Name a launcher for an error message."""
+    """Return the name of a launcher for an error message."""
     names = {"mpich": "MPICH's or Slurm's PMI", "openmpi": "Open MPI", "slurm/pmix": "Slurm or PMIx"}
     return names.get(launch.vendor or "", "a launcher unknown to fastlloyd")
 

@@ -93,7 +93,7 @@ class GuestQueue(Generic[T]):
         return oldest
 
     def take(self) -> T:
-        """Remove and return the newest guest of the address whose turn it is; the next address is next."""
+        """Remove and return the newest guest of the address whose turn it is; then it is the next address's turn."""
         source, guests = next(iter(self._by_source.items()))
         newest = next(reversed(guests))
         self.remove(newest)

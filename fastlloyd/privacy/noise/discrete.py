@@ -228,7 +228,7 @@ def _distribution(scale: float, terms: int, precision: int) -> Iterator[tuple[Fr
 
 
 def _decide_poisson(scale: float, terms: int, word: int, draw: Draw) -> int:
-    """Find the variable of a uniform that begins with these 64 bits, by as many more as it takes."""
+    """Return the variable of a uniform that begins with these 64 bits, drawing more bits as needed."""
     bits = WORD_BITS
     for _ in range(MAX_WORDS):
         word, bits = word << WORD_BITS | draw(), bits + WORD_BITS
