@@ -440,7 +440,7 @@ def alone(monkeypatch, tmp_path):
         (["join", "--server", "host"], 2, "--server: expected HOST:PORT"),
         (["join", "--server", "localhost:1"], 2, "--rank: expected this client's number"),
         (["join", "--server", "localhost:1", "--patience", "0"], 2, "--patience: expected more than 0 seconds"),
-        (["join", "--server", "localhost:1", "--rank", "0"], 2, "--rank: expected a client's number"),
+        (["join", "--server", "localhost:1", "--rank", "0"], 2, "--rank: expected a whole number, at least 1"),
         (["join", "--server", "localhost:1", "--rank", "1", "--setup-deadline", "0.5"], 3, "no server let this client"),
         (["join", "--server", "localhost:1", "--rank", "1", "--log-file", "no/such/x"], 2, "--log-file no/such/x"),
     ],

@@ -174,7 +174,7 @@ def test_the_server_is_asked_for_its_run_and_a_person_for_consent(parties, folde
         expected = read_matrix(others.result(2) / "centroids.csv")
     assert np.array_equal(read_matrix(folder / "results" / "march" / "centroids.csv"), expected)
     looked = site(folder, "--once")  # nobody is there any more
-    assert "nobody answers" in looked.stdout and states(folder) == {"march": "done"}
+    assert "no answer from" in looked.stdout and states(folder) == {"march": "done"}
 
 
 def test_an_offer_of_the_server_is_hostile(parties, folder, tmp_path):  # noqa: F811 a fixture
