@@ -77,7 +77,7 @@ PLANS = [
     ("vertical-dp", {}, "names.0.0", "width", "describes this party's columns in another way"),
     ("vertical-dp", {}, "local_epsilon", doubled, "divides epsilon in another way"),
     ("vertical-he", {}, "plan.k", 2, "the plan has k = 2, expected 3"),
-    ("vertical-he", {}, "features.1.hi.0", 9.0, "describes this party's columns in another way"),
+    ("vertical-he", {}, "features.1.hi.0", 9.0, "its description of this party's columns differs"),
     ("secfc", {}, "sizes.0", 29, "told a size of 29, expected 30"),
 ]
 
