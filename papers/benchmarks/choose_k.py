@@ -27,7 +27,7 @@ from fastlloyd.privacy.delta import paper_delta
 from fastlloyd.protocols.fastlloyd.choose_k import choose_k
 from fastlloyd.protocols.feddp.math import elbow
 from fastlloyd.protocols.feddp.math.elbow import margin
-from fastlloyd.protocols.feddp.parameters import PublicParameters
+from fastlloyd.protocols.feddp.plan import PublicParameters
 from fastlloyd.protocols.feddp.proposal import make_plan
 from fastlloyd_papers.engine.tables import markdown_table
 from fastlloyd_papers.feddp.central import run_central

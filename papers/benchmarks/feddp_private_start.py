@@ -23,7 +23,7 @@ from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.kmeans.weighted import cluster
-from fastlloyd.protocols.feddp.parameters import PublicParameters
+from fastlloyd.protocols.feddp.plan import PublicParameters
 from fastlloyd.protocols.feddp.proposal import make_plan
 from fastlloyd.randomness.prg import PublicStream
 from fastlloyd_papers.engine.tables import markdown_table

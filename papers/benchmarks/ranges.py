@@ -29,7 +29,7 @@ from fastlloyd.privacy.delta import paper_delta
 from fastlloyd.protocols.fastlloyd import quality
 from fastlloyd.protocols.fastlloyd.choose_k import choose_k
 from fastlloyd.protocols.feddp import quality as feddp_noise
-from fastlloyd.protocols.feddp.parameters import PublicParameters
+from fastlloyd.protocols.feddp.plan import PublicParameters
 from fastlloyd.protocols.feddp.proposal import make_plan
 from fastlloyd.report.quality import ResultNoise, judge
 from fastlloyd_papers.engine.tables import markdown_table

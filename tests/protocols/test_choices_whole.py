@@ -100,7 +100,7 @@ def test_vertical_he_finds_the_centres_in_its_noise(values: dict[str, Any], more
         ("feddp", {"users": "who"}, {}, 2, "add --set feddp.privacy_level=client"),
         ("feddp", {"users": "who", "privacy_level": "client"}, {}, 2, "a demonstration with users is"),
         ("feddp", {"server_share": 0.99}, {}, 3, "too few for 3 clients"),
-        ("feddp", {"start": "private"}, {"choose_k": True}, 2, "--k auto: the elbow is read off"),
+        ("feddp", {"start": "private"}, {"choose_k": True}, 2, "--k auto: the elbow needs the server"),
         ("feddp", {}, {}, 1, "expected at least 2 clients"),
         ("feddp", {}, {"min_clients": 2}, 3, "--min-clients 2 does not go with feddp"),
         ("vertical-dp", {"local": "shortened", "composition": "paper"}, {}, 2, "has Gaussian noise"),

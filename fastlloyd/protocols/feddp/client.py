@@ -20,19 +20,16 @@ from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.protocols.feddp.budget import OUTER, START, WEIGHTS
-from fastlloyd.protocols.feddp.math.projection import Projection
 from fastlloyd.protocols.feddp.math.record import RecordStatistics, Statistics
-from fastlloyd.protocols.feddp.math.stage import Centers, ProjectedCenters
+from fastlloyd.protocols.feddp.math.stage import Centers
 from fastlloyd.protocols.feddp.math.user import UserStatistics
 from fastlloyd.protocols.feddp.messages import (
     CentersMessage,
     MaskedStatistic,
-    ProjectedCentersMessage,
-    ProjectionMessage,
     StatisticFormat,
 )
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.protocols.feddp.server import REPLIES, Reply
+from fastlloyd.protocols.feddp.server import REPLIES, Reply, StepState
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 Share = Callable[[int, int], NDArray[np.int64]]
@@ -48,13 +45,13 @@ class ClientResult:
     centers : Centers
         Made from releases; the same at all parties.
     costs : float64 array, shape (kmax,) or (0,)
-        The curve whose elbow chose k; empty where k was given.
+        The curve whose elbow chose k; empty if k was given.
     raw_labels : int64 array, shape (n,)
-        Of its own records, by the nearest centre in the full space; stays here.
+        Nearest centre of each own record in the full space; never sent.
     included : tuple
         Per step, the clients in the sum: all of them.
     path : tuple of float64 arrays, shape (k, d), or None
-        The centres before the first step and after each; None as long as there are none.
+        The centres before the first step and after each; None until there are any.
     """
 
     centers: Centers
@@ -72,8 +69,7 @@ def statistics_of(raw_points: GridPoints, plan: Plan, raw_users: NDArray[np.int6
     raw_points : GridPoints
     plan : Plan
     raw_users : int64 array, shape (n,), optional
-        Which user each record belongs to; needed at client level. Without it, at client level, all records of this
-        client are one user's.
+        Which user each record belongs to. Without it, at client level, all records of this client are one user's.
     """
     if not plan.by_user:
         return RecordStatistics(raw_points, plan)
@@ -81,51 +77,33 @@ def statistics_of(raw_points: GridPoints, plan: Plan, raw_users: NDArray[np.int6
     return UserStatistics(raw_points, users, plan)
 
 
-class _State:
-    """What the replies so far have told, and the statistic that follows from them."""
+@dataclass(slots=True, kw_only=True)
+class _Client(StepState):
+    """A client's progress, and its own statistics, made when the first step needs them."""
 
-    def __init__(self, plan: Plan, own: Callable[[], Statistics]) -> None:
-        self.plan = plan
-        self._make = own
-        self._own: Statistics | None = None
-        self.projection: Projection | None = None
-        self.projected: ProjectedCenters | None = None
-        self.centers: Centers | None = None
-        self.path: list[NDArray[np.float64] | None] = [None]
-
-    @property
-    def k(self) -> int:
-        """Number of clusters as far as it is known."""
-        if self.centers is not None:
-            return len(self.centers.exact)
-        return self.plan.k if self.projected is None else len(self.projected.centers)
+    make: Callable[[], Statistics]
+    own: Statistics | None = None
 
     def knows_length(self, t: int) -> bool:
-        """Whether the length of step t's vector is settled before its turn."""
+        """Return whether the length of step t's vector is known before its turn."""
         kind = self.plan.rounds[t].kind
         return kind in (OUTER, WEIGHTS) or not self.plan.choose_k or self.projected is not None
 
     def take(self, reply: Reply) -> None:
-        """Note what a reply says."""
-        if isinstance(reply, ProjectionMessage):
-            self.projection = reply.projection  # Alg. 1, line 10
-        elif isinstance(reply, ProjectedCentersMessage):
-            self.projected = reply.found  # Alg. 1, line 19
-        elif isinstance(reply, CentersMessage):
-            settled = self.projected is not None or self.centers is not None or not self.plan.choose_k
-            if settled and len(reply.found.exact) != self.k:
-                raise PeerError(
-                    f"the server sent {len(reply.found.exact)} centres, expected {self.k}; look at its version",
-                    rank=SERVER.rank,
-                )
-            self.centers = reply.found  # Alg. 2, line 4
-        self.path.append(None if self.centers is None else self.centers.exact)
+        """Keep what a reply contains; refuse another number of clusters than is known."""
+        known = self.projected is not None or self.centers is not None or not self.plan.choose_k
+        if isinstance(reply, CentersMessage) and known and len(reply.found.exact) != self.k:
+            raise PeerError(
+                f"the server sent {len(reply.found.exact)} centres, expected {self.k}; look at its version",
+                rank=SERVER.rank,
+            )
+        StepState.take(self, reply)
 
     def statistic(self, t: int) -> NDArray[np.int64]:
         """Compute step t's statistic of this client's records."""
-        if self._own is None:
-            self._own = self._make()
-        own, kind = self._own, self.plan.rounds[t].kind
+        if self.own is None:
+            self.own = self.make()
+        own, kind = self.own, self.plan.rounds[t].kind
         if kind == OUTER:
             return own.outer_product()  # Alg. 1, line 4
         if self.centers is not None:
@@ -156,7 +134,7 @@ def client(
         Own records on the plan's grid.
     plan : Plan
     masks : PairwiseMasks
-        Of any shape; each step's has its own.
+        Of any shape; each step's vector has its own shape.
     share : callable
         Step and number of clusters to this client's fresh share of noise (`noise.draw_share`).
     raw_users : int64 array, shape (n,), optional
@@ -169,9 +147,9 @@ def client(
     Sees: the projection, the server's projected points and centres, the centres of each step. The server sees masked
     vectors and their sums, in which the masks have cancelled and the noise has not.
     """
-    state = _State(plan, lambda: statistics_of(raw_points, plan, raw_users))
+    state = _Client(plan=plan, make=lambda: statistics_of(raw_points, plan, raw_users))
     stored = stored or StoredRounds()
-    # A share is drawn ahead where its length is known by then.
+    # A share is drawn ahead only if its length is known by then.
     ahead = Ahead(
         len(plan.rounds), plan.releases, partial(_draw, state, share), known=state.knows_length, record_ahead=False
     )
@@ -188,13 +166,12 @@ def client(
         if t not in stored.replies:
             yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": plan.clients, "step": step.kind})
     if state.centers is None:
-        raise InternalError("the run has no step that gives centres")
-    costs = np.zeros(0) if state.projected is None else state.projected.costs
+        raise InternalError("the run has no step that makes centres")
     labels = assign(raw_points, round_centers(state.centers.exact, plan.fraction_bits))
     included = (clients(plan.clients),) * len(plan.rounds)
-    return ClientResult(state.centers, costs, labels, included, tuple(state.path))
+    return ClientResult(state.centers, state.costs, labels, included, tuple(state.path))
 
 
-def _draw(state: _State, share: Share, t: int) -> NDArray[np.int64]:
-    """Draw step t's share, for as many clusters as are known by now; no step is asked for a share of nothing."""
+def _draw(state: _Client, share: Share, t: int) -> NDArray[np.int64]:
+    """Draw step t's share for the number of clusters known by now."""
     return share(t, state.k)

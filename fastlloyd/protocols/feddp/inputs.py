@@ -1,4 +1,4 @@
-"""What the parties of FedDP-KMeans bring: the clients their records and whose they are, the server its own points.
+"""Inputs of FedDP-KMeans: the clients' records with their users, and the server's own points.
 
 In a demonstration the server's points are rows of the public set that no client gets, or those that the mixture
 generator makes for it.
@@ -25,7 +25,7 @@ from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.privacy.delta import settle_delta
 from fastlloyd.privacy.ledger import keyed_digest
-from fastlloyd.protocols.feddp.parameters import PublicParameters
+from fastlloyd.protocols.feddp.plan import PublicParameters
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import ServerInputs, fill_public, public_dataset, settle_features, settle_size, share_caps
@@ -39,12 +39,12 @@ _NOBODY = frozenset({"", "na", "nan", "n/a", "null", "none"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedDPInputs(ServerInputs):
-    """What all parties have alike.
+    """Inputs that all parties have the same.
 
     Attributes
     ----------
     users : int64 array, shape (n,), or None
-        Whose each row of a demonstration's data set is.
+        The user of each row of a demonstration's data set.
     """
 
     users: NDArray[np.int64] | None = field(default=None, repr=False)
@@ -52,19 +52,19 @@ class FedDPInputs(ServerInputs):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerPoints:
-    """The server's own points, scaled to [-1, 1]; `points` is None where it has none."""
+    """The server's own points, scaled to [-1, 1]; `points` is None if it has none."""
 
     points: NDArray[np.float64] | None = field(repr=False)
     names: tuple[str, ...] | None
 
     def needed(self, public: PublicParameters) -> NDArray[np.float64] | None:
-        """Return the points, where the run's start uses any."""
+        """Return the points if the run's start uses any, else None."""
         return self.points if settings_from(public.settings).needs_points else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRecords(OwnRecords):
-    """A client's records and whose they are.
+    """A client's records and their users.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class UserRecords(OwnRecords):
     raw_users: NDArray[np.int64] = field(repr=False)
 
     def digest(self, key: bytes) -> str:
-        """Return a keyed digest of the records and of whose they are; never sent."""
+        """Return a keyed digest of the records and their users; never sent."""
         return keyed_digest(key, np.column_stack([self.raw_points, self.raw_users.astype(np.float64)]))
 
 
@@ -85,19 +85,19 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
     Raises
     ------
     ConfigError
-        Any that does not fit.
+        A parameter is out of range.
     """
     delta = settle_delta(config.delta, n_total=n_total, paper=_PAPER_DELTA, accept_large=config.accept_large_delta)
     return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total, delta=delta, masking="pairwise")
 
 
 def most_users(config: RunConfig, clients: int, n_total: int) -> int:
-    """Return how many users there can be at client level: as many as records, or clients where each counts as one."""
+    """Return the largest number of users at client level: the records, or the clients if each counts as one user."""
     return n_total if has_users(config) else clients
 
 
 def has_users(config: RunConfig) -> bool:
-    """Whether records say whose they are; else each client counts as one user."""
+    """Return whether records name their users; otherwise each client counts as one user."""
     return settings_from(config.own_settings).users is not None or _is_mixture(config)
 
 
@@ -106,14 +106,14 @@ def _is_mixture(config: RunConfig) -> bool:
 
 
 def gather(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPInputs]:
-    """Check what is public and alike for all parties.
+    """Check what is public and the same for all parties.
 
     Raises
     ------
     ConfigError
-        Any public parameter that does not fit.
+        A public parameter is out of range or does not go with another.
     """
-    config = replace(config, masking="pairwise")  # the server works on the noisy sums: there is no other way
+    config = replace(config, masking="pairwise")  # the server has to see the noisy sums
     settings = settings_from(config.own_settings)
     if settings.start == PRIVATE and config.server_data is not None:
         raise ConfigError(
@@ -121,13 +121,13 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPInputs]:
         )
     if settings.users is not None and settings.privacy_level == "record":
         raise ConfigError(
-            "--set feddp.users names whose each record is, but feddp.privacy_level is 'record', which protects single "
-            "records: add --set feddp.privacy_level=client, or leave feddp.users out"
+            "--set feddp.users names the user of each record, but feddp.privacy_level is 'record', which protects "
+            "single records: add --set feddp.privacy_level=client, or leave feddp.users out"
         )
     if settings.users is not None and config.unit is not None:
         raise ConfigError(
-            "--unit merges the rows of a person into one record, and --set feddp.users protects all rows of a user as "
-            "they are: take one of them (--unit with feddp.privacy_level 'record', or feddp.users without --unit)"
+            "--unit merges the rows of a person into one record, and --set feddp.users protects all unmerged rows of a "
+            "user: take one of them (--unit with feddp.privacy_level 'record', or feddp.users without --unit)"
         )
     if _is_mixture(config):
         return _gather_mixture(config, clients)
@@ -158,7 +158,7 @@ def _gather_dataset(
     if config.server_data is None and rows - held < clients:
         raise ConfigError(f"--set feddp.server_share: {held} of {rows} rows leave too few for {clients} clients")
     kept = np.ones(rows, dtype=bool)
-    # Another seed than the split's, whose order would take all these rows from the first clients.
+    # Not the split's seed: its order would take all these rows from the first clients.
     kept[public_permutation(rows, config.seed + _HOLD_OUT)[:held]] = False
     splits = [part[kept[part]] for part in split_rows(rows, clients, config.split, config.seed, labels=dataset.labels)]
     idle = [client for client, part in enumerate(splits, 1) if not len(part)]
@@ -181,7 +181,7 @@ def _gather_dataset(
 
 
 def _gather_mixture(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPInputs]:
-    """Make the paper's mixture and deal its owners out to the clients."""
+    """Make the paper's mixture and divide its owners among the clients."""
     private = settings_from(config.own_settings).start == PRIVATE
     made = make_mixture(parse_mixture(config.dataset or MIXTURE), config.seed)
     dataset = _mixture_dataset(made)
@@ -211,14 +211,14 @@ def _mixture_dataset(made: MixtureData) -> Dataset:
 
 
 def load(config: RunConfig, inputs: FedDPInputs, me: PartyId) -> OwnRecords | ServerPoints:
-    """Load what this party alone has, scaled to [-1, 1].
+    """Load this party's own data, scaled to [-1, 1].
 
     Raises
     ------
     DataError
         A client's records do not fit.
     ConfigError
-        The server's file does not fit: what the server has is public to the parties of this protocol.
+        The server's file does not fit: the server's points are public to the parties of this protocol.
     """
     settings = settings_from(config.own_settings)
     if me.is_server:
@@ -260,14 +260,14 @@ def _load_server(config: RunConfig, inputs: FedDPInputs) -> ServerPoints:
                 bounds=inputs.bounds,
                 categories=inputs.categories,
             )
-    except DataError as error:  # nobody's private record
+    except DataError as error:  # the server's points are not private
         raise ConfigError(f"--server-data: {error}") from error
     matched: Bounds = inputs.bounds.match(table.names)
     return ServerPoints(points=scale(table.values, matched, out=table.values), names=table.names)
 
 
 def _users(config: RunConfig, inputs: FedDPInputs, me: PartyId, own: OwnRecords, path: Place) -> NDArray[np.int64]:
-    """Find out whose each record is; without a column of users, a client is one user."""
+    """Return the user of each record; without a column of users, a client is one user."""
     settings, rows = settings_from(config.own_settings), len(own.raw_points)
     if inputs.users is not None and inputs.splits is not None:
         return inputs.users[inputs.splits[me.rank - 1]]
@@ -279,8 +279,8 @@ def _users(config: RunConfig, inputs: FedDPInputs, me: PartyId, own: OwnRecords,
     blank = [row for row, name in enumerate(names) if name.lower() in _NOBODY]
     if blank:
         raise DataError(
-            f"{path}, {path.row(blank[0])}, column {settings.users!r}: expected whose record it is, got nothing (and "
-            f"in {len(blank) - 1} more rows); fill it in, for blank users would count as one"
+            f"{path}, {path.row(blank[0])}, column {settings.users!r}: expected the user of the record, got nothing "
+            f"(and in {len(blank) - 1} more rows); fill it in, for blank users would count as one"
         )
     _, numbers = np.unique(np.array(names), return_inverse=True)
     return numbers.astype(np.int64).reshape(rows)

@@ -16,8 +16,8 @@
       MaskedStatistic                         -------->
                                               <--------   Centers
 
-With another start (App. G.3) the first exchange is one `Centers` from the server. Every sum is over all clients. What
-goes down is made from noisy sums and the server's own points, and is the same for all clients.
+With another start (App. G.3) the first exchange is one `Centers` from the server. Every sum is over all clients.
+Replies are made from noisy sums and the server's own points, and are the same for all clients.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class StatisticFormat:
 
 
 class MaskedStatistic(RingPayload):
-    """A masked vector: uniform on the ring for whoever lacks one of the client's pair secrets.
+    """A masked vector: uniform on the ring for a party that lacks one of the client's pair secrets.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class ProjectionMessage(Declared):
 
     @property
     def payload_bytes(self) -> int:
-        """All of it is payload."""
+        """All of it."""
         return 4 * (self.projection.matrix.size + self.projection.server_points.size)
 
     @classmethod

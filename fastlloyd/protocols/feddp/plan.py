@@ -1,4 +1,4 @@
-"""The plan of one FedDP-KMeans run: grids, bounds, noise and releases of every step.
+"""What the parties of FedDP-KMeans agree on, and the plan of a run: grids, bounds, noise and releases of every step.
 
 The server makes the plan and sends it; each client checks it against its own configuration and recomputes epsilon
 from the planned releases before it takes part. Noise scales and sensitivities are in grid units, where they hold
@@ -10,24 +10,106 @@ Source: FedDP-KMeans, Alg. 1 and 2, App. G.4; docs/privacy.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from fastlloyd.party.plain_plan import PlainPlan
+from fastlloyd.errors import ConfigError, ProcessesError
+from fastlloyd.party.plain_plan import PlainPlan, RunTerms
+from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
-from fastlloyd.privacy.shares import noise_price
+from fastlloyd.privacy.shares import noise_price, spread
 from fastlloyd.protocols.feddp.budget import CENTERS, OUTER, START, WEIGHTS, Kind
 from fastlloyd.protocols.feddp.math.grid import projected_limit
-from fastlloyd.protocols.feddp.parameters import AgreedTerms
-from fastlloyd.protocols.feddp.settings import PRIVATE
+from fastlloyd.protocols.feddp.settings import PRIVATE, settings_from
 from fastlloyd.wire.decode import Amount, Within
-
-__all__ = ["Plan", "StepPlan"]
 
 LIFT = 0.5
 """The constant beside each record in the start 'private', over Delta."""
 PROXY_DIRECTIONS = 3
-"""Along so many directions the proxy points of the start 'private' differ, if there are so many."""
+"""The largest number of directions along which the proxy points of the start 'private' differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgreedTerms(RunTerms):
+    """What the public parameters and the plan have in common.
+
+    Attributes
+    ----------
+    clients : int
+        m, the parties that hold records; at client level each may hold many users.
+    k : int
+        Number of clusters; with `choose_k` the largest number, k' of App. H.3.
+    choose_k : bool
+        Let the server choose k by the elbow of the weighted server data.
+    known_shares : int
+        t: number of clients whose shares of noise an observer may know, including its own.
+    """
+
+    choose_k: bool
+    epsilon: float
+    ring_bits: int
+    known_shares: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicParameters(AgreedTerms):
+    """Public parameters of one run.
+
+    Attributes
+    ----------
+    min_clients : int or None
+        All of them: pairwise masks cancel only in the sum over all clients.
+    delta : float or None
+        None: the default, 1 / (100 N).
+    rounds : int or None
+        Paper: T, Lloyd steps after the start; None: see `settings.default_rounds`.
+
+    Raises
+    ------
+    ConfigError
+        A parameter is out of range.
+    """
+
+    min_clients: int | None = None
+    delta: float | None = None
+    rounds: int | None = None
+    masking: str = "pairwise"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_clients(self)
+        check_clusters(self.k, self.n_total)
+        check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
+        settings = settings_from(self.settings)
+        check_rounds(self.rounds, least=0 if settings.has_start else 1, what=" of Lloyd steps")
+        if self.choose_k and settings.start != "feddp":
+            raise ConfigError(
+                f"--k auto: the elbow needs the server's own points and steps 1 and 2, and the start "
+                f"{settings.start!r} does without them; give --k"
+            )
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of all noise over that of the noise that counts: sqrt(m / (m - t))."""
+        return spread(self.clients, self.known_shares)
+
+
+def _check_clients(public: PublicParameters) -> None:
+    """Refuse what pairwise masks and noise in shares cannot do; the error says how to fix it."""
+    if public.clients < 2:
+        raise ProcessesError(f"feddp: expected at least 2 clients, got {public.clients}", 3)
+    if public.masking != "pairwise":
+        raise ConfigError(
+            f"--masking: feddp expects 'pairwise', since its server works on the noisy sums, got {public.masking!r}"
+        )
+    if public.min_clients not in (None, public.clients):
+        raise ConfigError(
+            f"--min-clients {public.min_clients} does not go with feddp: its masks cancel only in the sum of all "
+            f"{public.clients} clients; leave --min-clients out (a run that lost a client ends, and goes on with "
+            "--state-dir and --resume)"
+        )
+    spread(public.clients, public.known_shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +121,9 @@ class StepPlan:
     kind : Kind
         'outer product', 'weights', 'centres', 'lloyd', or 'start' (nothing is asked of the clients).
     sigma : float
-        Standard deviation of the Gaussian release; 0 where there is none.
+        Standard deviation of the Gaussian release; 0 if there is none.
     scale : float
-        Scale b of the Laplace release; 0 where there is none.
+        Scale b of the Laplace release; 0 if there is none.
     """
 
     kind: Kind
@@ -94,7 +176,7 @@ class Plan(AgreedTerms, PlainPlan):
 
     @property
     def shares(self) -> int:
-        """How many shares of noise count: m - t."""
+        """Number of noise shares that count: m - t."""
         return self.clients - self.known_shares
 
     @property

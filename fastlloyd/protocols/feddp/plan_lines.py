@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocols.feddp.inputs import ServerPoints, gather, load, most_users, public_parameters
-from fastlloyd.protocols.feddp.parameters import PublicParameters
-from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.plan import Plan, PublicParameters
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan, sketch_plan
 from fastlloyd.protocols.feddp.quality import deviations, expect
 from fastlloyd.protocols.feddp.settings import PRIVATE, settings_from
@@ -78,7 +77,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]
 
 
 def _outlook(config: RunConfig, public: PublicParameters, points: NDArray[np.float64] | None, plan: Plan) -> PlanLine:
-    """Say what to expect of the result, and what would be good."""
+    """Return what to expect of the result, and what would improve it."""
     own = (public.k, public.epsilon, public.n_total)
 
     def planned(make: Callable[..., Plan], k: int, epsilon: float, n_total: int) -> Plan:
@@ -94,8 +93,7 @@ def _outlook(config: RunConfig, public: PublicParameters, points: NDArray[np.flo
         return np.array(deviations(planned(sketch_plan, public.k, epsilon, n_total)))
 
     def roughly(k: int, epsilon: float, n_total: int) -> Expected:
-        # What accounting for all steps together saves is much the same everywhere; k leaves a step's noise alone, N
-        # changes it where it decides on delta.
+        # Composition saves much the same everywhere; k does not change a step's noise, and N only through delta.
         sums, counts = noise_at(epsilon, n_total) * deviations(plan) / noise_at(public.epsilon, public.n_total)
         return expect_mean(sums=float(sums), counts=float(counts), share=n_total / k, k=k, d=plan.d)
 
@@ -116,7 +114,7 @@ def planned(config: RunConfig, clients: int, d: int | None) -> Plan:
 
 
 def assumed_points(config: RunConfig) -> PlanLine | None:
-    """Say what a plan takes in place of the server's points, where a run needs some and they are not known."""
+    """Return what a plan assumes in place of the server's points, if a run needs some and they are unknown."""
     known = config.dataset is not None or config.server_data is not None
     return None if known or not settings_from(config.own_settings).needs_points else _ASSUMED
 
@@ -124,7 +122,7 @@ def assumed_points(config: RunConfig) -> PlanLine | None:
 def _planning(
     config: RunConfig, clients: int, d: int | None
 ) -> tuple[PublicParameters, tuple[str, ...], NDArray[np.float64] | None]:
-    """Return public parameters, features and the server's points; these as assumed where `d` is all that is known."""
+    """Return public parameters, features and the server's points, which are assumed if only `d` is known."""
     unknown = config.dataset is None and config.server_data is None
     return _without_points(config, clients, d) if unknown and d else _from_data(config, clients, d)
 
@@ -132,7 +130,7 @@ def _planning(
 def _without_points(
     config: RunConfig, clients: int, d: int
 ) -> tuple[PublicParameters, tuple[str, ...], NDArray[np.float64] | None]:
-    """Plan from `--d` alone: as few points of the server as there may be, in a corner, where the norm is largest."""
+    """Plan from `--d` alone: with the fewest possible server points, in a corner, where the norm is largest."""
     config = replace(config, masking="pairwise")
     public = public_parameters(config, clients, *settle_size(config, None))
     names = tuple(f"x{i + 1}" for i in range(d))

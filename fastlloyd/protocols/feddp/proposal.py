@@ -1,4 +1,4 @@
-"""Making and checking a plan: the server makes it, each client recomputes what it rests on.
+"""Making and checking a plan: the server makes it, and each client recomputes its noise, bounds and grids.
 
 Source: FedDP-KMeans, §3, App. H.1; docs/privacy.md, "Calibration".
 """
@@ -29,20 +29,19 @@ from fastlloyd.protocols.feddp.budget import (
     steps_of,
 )
 from fastlloyd.protocols.feddp.math.grid import choose_outer_bits, choose_projected_bits
-from fastlloyd.protocols.feddp.parameters import PublicParameters
-from fastlloyd.protocols.feddp.plan import LIFT, PROXY_DIRECTIONS, Plan, StepPlan
+from fastlloyd.protocols.feddp.plan import LIFT, PROXY_DIRECTIONS, Plan, PublicParameters, StepPlan
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, default_rounds, settings_from
 
-# The grids leave room for noise this much wider than without composition; it turns out narrower.
+# The grids leave room for this factor on the noise that a simple sum of epsilons needs; composition needs less.
 _MARGIN = 1.25
-# What composition saves against adding up, about.
+# Noise after composition over the noise for a simple sum of epsilons, roughly.
 _GUESS = 0.8
 MAX_SERVER_POINTS = 1 << 22
 
 # Proxy points of the start 'private': tuned on generated mixtures, see docs/feddp.md.
 _PROXY_NOISE = 4.0  # records over the noise on a weight, over this, is (points) ^ ((2 + s) / 2s)
 _PROXIES_OF_CLUSTER, _LEAST_PROXIES, _MOST_PROXIES = 2, 8, 4096
-_RECORDS_OF_USER = 20.0  # at client level, where nothing public says how many users there are
+_RECORDS_OF_USER = 20.0  # at client level, where the number of users is not public
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ def make_plan(
     ConfigError
         Server data are missing or do not fit.
     RangeError
-        The rings are too narrow for these public bounds; names the mend.
+        The rings are too narrow for these public bounds; the error says how to fix it.
 
     Notes
     -----
@@ -120,7 +119,7 @@ def make_plan(
 def sketch_plan(
     public: PublicParameters, *, d: int, names: tuple[str, ...], server_points: NDArray[np.float64] | None = None
 ) -> Plan:
-    """Return about what `make_plan` would: its noise is a guess that no accountant has seen, so nobody may run it."""
+    """Return roughly the plan of `make_plan`. No accountant has checked its noise: it must not be run."""
     silent, division = _without_noise(public, d, names, server_points)
     return _with_noise(silent, division.noise(_GUESS))
 
@@ -128,7 +127,7 @@ def sketch_plan(
 def _without_noise(
     public: PublicParameters, d: int, names: tuple[str, ...], server_points: NDArray[np.float64] | None
 ) -> tuple[Plan, _Division]:
-    """Settle everything but the noise, and how epsilon is divided among the steps."""
+    """Return the plan without noise, and the division of epsilon among the steps."""
     settings = settings_from(public.settings)
     if settings.start == PRIVATE:
         server_points = None
@@ -193,7 +192,7 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
 
 
 def _check_bounds(plan: Plan, settings: Settings, d: int) -> None:
-    """Refuse bounds and grids that the configuration does not give or that arithmetic cannot hold."""
+    """Refuse bounds and grids that differ from the configuration's or overflow the arithmetic."""
     if not (0.0 < plan.norm_bound <= math.sqrt(d) * (1 + ACCOUNTING_SLACK)):
         raise ValueError(
             f"the plan has norm_bound = {plan.norm_bound:g}, expected above 0 and at most {math.sqrt(d):g}"
@@ -220,7 +219,7 @@ def _check_bounds(plan: Plan, settings: Settings, d: int) -> None:
 
 
 def _check_grids(plan: Plan, public: PublicParameters, settings: Settings, division: _Division) -> None:
-    """Refuse grids other than those that follow from the public bounds: on finer ones a sum may not fit its ring."""
+    """Refuse grids that do not follow from the public bounds: on finer ones a sum may overflow its ring."""
     given = _bounds(settings, plan.k, plan.norm_bound)
     try:
         expected = _choose_grids(public, settings, plan.d, given, division)
@@ -261,8 +260,8 @@ def _check_server_points(
 def _count_proxies(public: PublicParameters, settings: Settings, d: int, division: _Division) -> int:
     """Return how many proxy points there are, from public numbers alone.
 
-    The closer they lie, the better a cluster is seen, and the more noise there is on all their weights together: the
-    best distance of cells follows from the records over the noise on one count, as in Su et al. (2016), §5.
+    Closer points resolve clusters better, but put more noise on the sum of their weights. The best distance follows
+    from the number of records over the noise on one count, as in Su et al. (2016), §5.
     """
     if settings.proxies is not None:
         return max(settings.proxies, public.k)
@@ -274,7 +273,7 @@ def _count_proxies(public: PublicParameters, settings: Settings, d: int, divisio
 
 
 def _norm_bound(settings: Settings, server_points: NDArray[np.float64] | None, d: int) -> float:
-    """Settle Delta; a record in [-1, 1]^d has norm at most sqrt(d)."""
+    """Return Delta; a record in [-1, 1]^d has norm at most sqrt(d)."""
     largest = math.sqrt(d)
     if settings.norm_bound is not None:
         return min(settings.norm_bound, largest)
@@ -286,14 +285,15 @@ def _norm_bound(settings: Settings, server_points: NDArray[np.float64] | None, d
 
 
 def _bounds(settings: Settings, k: int, norm: float) -> _Bounds:
-    """Settle the bounds on a user's statistics; zeros at record level.
+    """Return the bounds on a user's statistics; zeros at record level.
 
     Notes
     -----
-    All are public. Below the size of the users' statistics a bound costs next to nothing: each user counts alike, and
-    signal over noise stays. Above it, noise grows for nothing. Outer products exceed Delta^2 from a few records on, a
-    histogram adds up to 1 from one record on. A user with records in all k clusters has means of norm sqrt(k) Delta / 2
-    if theirs are about Delta / 2 each: cut to Delta / 2, its k counts become sqrt(k), so that both bounds bind alike.
+    All are public. A bound below the size of the users' statistics costs almost nothing: all users are cut equally, and
+    the signal-to-noise ratio stays. A bound above it only adds noise. Outer products exceed Delta^2 from a few records
+    on, and a histogram adds up to 1 from one record on. A user with records in all k clusters, with means of about
+    Delta / 2 each, has means of norm sqrt(k) Delta / 2: cut to Delta / 2, its k counts become sqrt(k), so that both
+    bounds cut equally.
     """
     if settings.privacy_level == "record":
         return _Bounds(norm, 0.0, 0.0, 0.0, 0.0)

@@ -28,16 +28,16 @@ from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.inputs import FedDPInputs, ServerPoints, UserRecords, has_users, most_users
 from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.messages import MESSAGES
-from fastlloyd.protocols.feddp.parameters import PublicParameters
-from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.plan import Plan, PublicParameters
 from fastlloyd.protocols.feddp.plan_lines import assumed_points, plan_lines, planned
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.quality import expect, noise_of
 from fastlloyd.protocols.feddp.server import ServerResult, server
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
-from fastlloyd.protocols.feddp.words import data_flow, who_sees
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.expected import Expected
+from fastlloyd.report.flow import OWN_LABELS, RELEASED, Flow
+from fastlloyd.report.sight import NOISE, Sight, Sights, see_shares
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import Begun
 from fastlloyd.run.outcome import Claim, Foreseen, Result
@@ -46,6 +46,7 @@ from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.header import clients as name_clients
 
+_NOISE_AND_NOTHING = "the noise, for the clients' records; nothing, for the server's points"
 _SERVER_SHOWN = "the server's own points are not protected: the clients see them, projected"
 
 
@@ -54,8 +55,6 @@ class FedDP(Horizontal[Plan]):
 
     settings = Settings
     messages = MESSAGES
-    who_sees = staticmethod(who_sees)
-    data_flow = staticmethod(data_flow)
     public_parameters = staticmethod(inputs.public_parameters)
     gather = staticmethod(inputs.gather)
     load = staticmethod(inputs.load)
@@ -203,6 +202,35 @@ class FedDP(Horizontal[Plan]):
         values = {name: value for name, value in plan.to_json().items() if name not in self.unreported}
         steps = [step.kind for step in plan.rounds]
         return {**values, **limit, "noise_price": plan.noise_price, "rounds": rounds, "steps": steps}
+
+    def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights:
+        """Return who sees what, the network left out."""
+        private = parameters.get("start") == PRIVATE
+        own, shown, noise = "its own points; ", "server's points projected", _NOISE_AND_NOTHING
+        if private:
+            own, shown, noise = "", "proxy points", NOISE
+        client = f"its own records; the projection, the {shown}, the centres of each step"
+        return Sights(
+            (
+                Sight("the server", f"{own}the noisy sums of each step, hence the centres", NOISE),
+                Sight("each client", client, noise),
+            ),
+            see_shares(parameters, "the noisy sums of each step"),
+        )
+
+    def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
+        """Return where data are and go."""
+        records = "only inside one vector a step, of sums over this site's records under a mask, with a share of noise"
+        shown = ". The server's own points are not protected: all clients see them, projected"
+        further = (("the server's own points", "at the server; shown to the clients, projected, and not protected"),)
+        private = facts.get("start") == PRIVATE
+        return Flow(
+            records=records if private else records + shown,
+            labels=OWN_LABELS,
+            result=f"{RELEASED}: the server and all clients",
+            messages=self.messages,
+            further=() if private else further,
+        )
 
 
 def _server_points(session: Session) -> ServerPoints:

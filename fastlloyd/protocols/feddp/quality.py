@@ -1,7 +1,7 @@
-"""How much noise lies on what a run of FedDP-KMeans releases last, and on what a plan would release.
+"""How much noise is in the last release of a run of FedDP-KMeans, and in what a plan would release.
 
 The last step divides noisy sums by noisy counts (at client level: users' means by users, each cut to a bound). Ranges
-are meant for what that step would have given without noise.
+are about the result that this step would have without noise.
 
 Privacy: post-processing of releases, with the noise that the plan states.
 
@@ -27,10 +27,10 @@ from fastlloyd.report.ranges import LAPLACE_TAIL, ratio_deviations
 
 
 def expect(plan: Plan, users: int) -> Expected:
-    """Say what noise to expect on an average centre, from public numbers alone.
+    """Return the noise to expect on an average centre, from public numbers alone.
 
-    At client level nothing tells how many users have records in a cluster; only the least noise is known, that of
-    `users`, as many as there may be, who all count in as many clusters as the bound on their counts allows.
+    At client level the number of users with records in a cluster is unknown. Only the least noise is known: that of
+    `users`, the largest number of users, if each counts in as many clusters as the bound on its counts allows.
     """
     if plan.rounds[-1].kind == START:
         return Expected(centre_noise=None, k=plan.k, d=plan.d)
@@ -46,7 +46,7 @@ def expect(plan: Plan, users: int) -> Expected:
 
 
 def noise_of(plan: Plan, centers: Centers, users: int, costs: NDArray[np.float64]) -> ResultNoise:
-    """Say how far off the released centres and sizes may be, and whether a chosen k stands out; `users` as above."""
+    """Return the error ranges of the released centres and sizes, and whether a chosen k stands out."""
     if plan.rounds[-1].kind == START:
         return UNKNOWN
     sums, counts = deviations(plan)

@@ -1,7 +1,7 @@
 """FedDP-KMeans from the server's side: noisy sums in, projection and centres out.
 
-It adds nothing and takes nothing off: the clients' masks cancel in the sum of all of them, and their shares of noise
-add up in it.
+The server adds no noise and removes no masks: in the sum over all clients the masks cancel and the shares of noise add
+up.
 
 Source: FedDP-KMeans, Alg. 1 lines 6 and 7, 15 to 17, 23 and 24; Alg. 2 lines 10 and 11.
 """
@@ -45,18 +45,18 @@ REPLIES: dict[str, type[Reply]] = {OUTER: ProjectionMessage, WEIGHTS: ProjectedC
 
 @dataclass(frozen=True, slots=True)
 class ServerResult:
-    """What the server has at the end; all of it made from noisy sums and its own data.
+    """What the server has at the end, made from noisy sums and its own data.
 
     Attributes
     ----------
     centers : Centers
         Scaled domain, with noisy sizes.
     costs : float64 array, shape (kmax,) or (0,)
-        The curve whose elbow chose k; empty where k was given.
+        The curve whose elbow chose k; empty if k was given.
     included : tuple
         Per step, the clients in the sum: all of them.
     path : tuple of float64 arrays, shape (k, d), or None
-        The centres before the first step and after each; None as long as there are none.
+        The centres before the first step and after each; None until there are any.
     late : frozenset of PartyId
         Always empty.
     """
@@ -69,12 +69,10 @@ class ServerResult:
 
 
 @dataclass(slots=True)
-class _Progress:
-    """What the steps so far have given."""
+class StepState:
+    """What the replies so far contain; the same at the server and at every client."""
 
     plan: Plan
-    server_points: NDArray[np.float64] | None = field(repr=False)
-    restarts: int
     projection: Projection | None = None
     projected: ProjectedCenters | None = None
     centers: Centers | None = None
@@ -82,23 +80,36 @@ class _Progress:
 
     @property
     def k(self) -> int:
-        """Number of clusters as far as it is known."""
+        """Number of clusters, or the largest number until it is chosen."""
         if self.centers is not None:
             return len(self.centers.exact)
         return self.plan.k if self.projected is None else len(self.projected.centers)
 
     def take(self, reply: Reply) -> None:
-        """Note what a reply says: a fresh one or, on resume, a stored one."""
+        """Keep what a reply contains: a fresh one or, on resume, a stored one."""
         if isinstance(reply, ProjectionMessage):
-            self.projection = reply.projection
+            self.projection = reply.projection  # Alg. 1, line 10
         elif isinstance(reply, ProjectedCentersMessage):
-            self.projected = reply.found
+            self.projected = reply.found  # Alg. 1, line 19
         else:
-            self.centers = reply.found
+            self.centers = reply.found  # Alg. 2, line 4
         self.path.append(None if self.centers is None else self.centers.exact)
 
+    @property
+    def costs(self) -> NDArray[np.float64]:
+        """The curve whose elbow chose k, shape (kmax,); empty if k was given."""
+        return np.zeros(0) if self.projected is None else self.projected.costs
+
+
+@dataclass(slots=True, kw_only=True)
+class _Server(StepState):
+    """The server's progress, and its own points."""
+
+    server_points: NDArray[np.float64] | None = field(repr=False)
+    restarts: int
+
     def answer(self, t: int, noisy: NDArray[np.int64] = _NOTHING) -> Reply:
-        """Make the reply of step t from its noisy sum; a start asks nobody."""
+        """Return the reply of step t from its noisy sum, which a start does not have."""
         plan, kind = self.plan, self.plan.rounds[t].kind
         if kind == START:
             exact = start_centers(plan, self.server_points, self.restarts)  # a baseline, App. G.3
@@ -126,23 +137,23 @@ def server(
     server_points : float64 array, shape (n_server, d), or None
         Its own data, scaled by the public bounds; None only with the starts 'private' and 'sphere-packing'.
     restarts : int
-        Starts of each clustering of its own points.
+        Number of starts of each clustering of its own points.
     stored : mapping from step to reply bytes, optional
-        On resume: replies that were fixed before; sent again as they are.
+        On resume: replies of closed steps, sent again unchanged.
     rounds_done : mapping from client to its number of accepted replies, optional
 
     Notes
     -----
     Sees: masked statistics, uniform on the ring; the noisy sum of each step; nothing else of the clients' records.
-    Privacy: each noisy sum is the release of `plan.releases(t)`, in the ledger before it is taken in. What goes down
-    is made from these sums and from the server's own points, which are not protected.
+    Privacy: each noisy sum is the release of `plan.releases(t)`, in the ledger before the server gathers it. Replies
+    are made from these sums and from the server's own points, which are not protected.
     """
-    progress = _Progress(plan, server_points, restarts)
+    progress = _Server(plan=plan, server_points=server_points, restarts=restarts)
     rounds = ServerRounds(
         plan.clients,
         len(plan.rounds),
         Ahead(len(plan.rounds), plan.releases, record_ahead=False),
-        at_least=plan.clients,  # masks that do not cancel hide everything
+        at_least=plan.clients,  # masks cancel only in the sum over all clients
         stored=stored,
         rounds_done=rounds_done,
     )
@@ -158,11 +169,10 @@ def server(
             reply = yield from rounds.masked(t, MessageFormat(MaskedStatistic, shape), down, answer, values=values)
         progress.take(reply)
     centers = progress.centers or Centers(np.zeros((0, plan.d)), np.zeros(0))
-    costs = np.zeros(0) if progress.projected is None else progress.projected.costs
     included = (clients(plan.clients),) * len(plan.rounds)
-    return ServerResult(centers, costs, included, tuple(progress.path))
+    return ServerResult(centers, progress.costs, included, tuple(progress.path))
 
 
-def _answer(progress: _Progress, t: int, shape: StatisticFormat, total: RingArray, among: tuple[PartyId, ...]) -> Reply:
-    """Make the reply of step t from the sum of all clients' uplinks."""
+def _answer(progress: _Server, t: int, shape: StatisticFormat, total: RingArray, among: tuple[PartyId, ...]) -> Reply:
+    """Return the reply of step t from the sum of all clients' uplinks."""
     return progress.answer(t, shape.ring.decode(total))

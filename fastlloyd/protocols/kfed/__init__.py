@@ -4,8 +4,8 @@
 `client.py`      Algorithm 2 on a device: its own records clustered as Awasthi and Sheffet do
 `server.py`      Algorithm 2 on the central node; `merge.py`: farthest first, then one round of Lloyd
 `messages.py`    centres up, merged centres down
-`settings.py`    what may be chosen; `parameters.py`, what the parties agree on
-`plan.py`        what follows for one run
+`settings.py`    what may be chosen
+`plan.py`        what the parties agree on, and what follows for one run
 `reference.py`   the algorithm without messages
 `protocol.py`    the class that ties it to runs, data and reports
 ===============  ==========================================================================

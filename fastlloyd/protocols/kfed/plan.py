@@ -1,17 +1,52 @@
-"""The plan of one k-FED run: the server proposes it, each client checks it."""
+"""The public parameters and the plan of one k-FED run: the server proposes the plan, each client checks it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastlloyd.masking.fixed import choose_fraction_bits
+from fastlloyd.party.option import read_settings
 from fastlloyd.party.plain_plan import PlainPlan, RunTerms, same_named
+from fastlloyd.privacy.limits import check_clients, check_clusters
 from fastlloyd.privacy.release import Release
-from fastlloyd.protocols.kfed.parameters import PublicParameters
+from fastlloyd.protocols.kfed.settings import Settings
 
-__all__ = ["Plan", "PublicParameters", "check_plan", "make_plan"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicParameters(RunTerms):
+    """Public parameters of one run.
+
+    Attributes
+    ----------
+    min_clients : int or None
+        The server goes on without clients that are late, down to this number; None: all.
+
+    Raises
+    ------
+    ConfigError
+        A parameter is out of range.
+    """
+
+    min_clients: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_clients(self.clients, self.min_clients)
+        check_clusters(self.k, self.n_total)
+        _ = self.chosen  # refuses settings that do not fit
+
+    @property
+    def chosen(self) -> Settings:
+        """The settings, read and checked."""
+        return read_settings(Settings(), "kfed", self.settings)
+
+    @property
+    def least_clients(self) -> int:
+        """The least number of clients whose centres the server needs."""
+        return self.clients if self.min_clients is None else self.min_clients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +70,7 @@ class Plan(RunTerms, PlainPlan):
 
     @property
     def private(self) -> bool:
-        """Never: local centres are means of records, sent without noise."""
+        """False: local centres are means of records, sent without noise."""
         return False
 
     @property
@@ -78,7 +113,7 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
         min_clients=public.least_clients,
         d=d,
         names=names,
-        # No sum travels in a ring; what remains is that a label is exact.
+        # No sum travels in a ring: the grid only has to keep labels exact.
         fraction_bits=choose_fraction_bits(ring_bits=64, n_total=1, d=d, largest_coordinate=1.0, tail=0.0),
         local_k=public.k if settings.local_k is None else settings.local_k,
     )

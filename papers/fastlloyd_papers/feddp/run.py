@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.passes import Passes
 from fastlloyd.protocols.feddp.budget import OUTER
-from fastlloyd.protocols.feddp.parameters import PublicParameters
-from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.plan import Plan, PublicParameters
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.kfed.client import local_centers
 from fastlloyd.protocols.kfed.merge import merge_centers
-from fastlloyd.protocols.kfed.parameters import PublicParameters as KfedParameters
+from fastlloyd.protocols.kfed.plan import PublicParameters as KfedParameters
 from fastlloyd.protocols.kfed.plan import make_plan as make_kfed_plan
 from fastlloyd.wire.header import PartyId
 from fastlloyd_papers.feddp.central import CentralResult, Pool, grids_of, run_central

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.party.effects import Effect, Party, Publish
 from fastlloyd.protocols.kfed.client import client as kfed_client
-from fastlloyd.protocols.kfed.parameters import PublicParameters as KfedParameters
+from fastlloyd.protocols.kfed.plan import PublicParameters as KfedParameters
 from fastlloyd.protocols.kfed.plan import make_plan as make_kfed_plan
 from fastlloyd.protocols.kfed.server import server as kfed_server
 from fastlloyd.protocols.secfc.client import ClientResult, client

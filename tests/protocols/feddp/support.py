@@ -16,8 +16,7 @@ from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.math.noise import draw_share
-from fastlloyd.protocols.feddp.parameters import PublicParameters
-from fastlloyd.protocols.feddp.plan import Plan, StepPlan
+from fastlloyd.protocols.feddp.plan import Plan, PublicParameters, StepPlan
 from fastlloyd.protocols.feddp.proposal import make_plan
 from fastlloyd.protocols.feddp.server import ServerResult, server
 from fastlloyd.protocols.feddp.settings import settings_from

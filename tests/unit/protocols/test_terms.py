@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 
 import pytest
 
@@ -14,7 +15,8 @@ SETTLED = {"delta", "rounds", "min_clients"}
 
 @pytest.mark.parametrize("package", sorted({row.package for row in ROWS}))
 def test_no_field_of_a_plan_is_declared_twice(package: str) -> None:
-    public = import_module(f"{package}.parameters").PublicParameters
+    where = "parameters" if find_spec(f"{package}.parameters") else "plan"
+    public = import_module(f"{package}.{where}").PublicParameters
     plan = import_module(f"{package}.plan").Plan
     assert public.__annotations__.keys() & plan.__annotations__.keys() <= SETTLED
     base = {name for kind in set(public.__mro__) & set(plan.__mro__) for name in getattr(kind, "__annotations__", {})}
