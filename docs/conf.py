@@ -51,6 +51,7 @@ smartquotes = False  # two dashes begin a flag
 default_role = "literal"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # numpydoc's sections have the types, with shapes and units
+autodoc_mock_imports = ["pytest"]  # the contract tests of `fastlloyd.testing` are shown, not run
 numpydoc_show_class_members = False
 
 html_theme = "furo"
