@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from fastlloyd.party.declaration import Messages
+from fastlloyd.party.declaration import Messages, Seen
 from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
@@ -26,6 +26,7 @@ from fastlloyd.run.outcome import Claim, Foreseen, no_claim
 from fastlloyd.run.promise import promise_lines, record_unit, size_conditions
 from fastlloyd.run.session import Adapter, Session
 from fastlloyd.wire.header import PartyId
+from fastlloyd.wire.numbers import FIRST_OUTSIDE
 
 
 class AgreedPlan(typing.Protocol):
@@ -67,6 +68,30 @@ class Protocol(Adapter, Generic[P]):
     messages: ClassVar[Messages]
     not_private: ClassVar[str] = ""
     unreported: ClassVar[tuple[str, ...]] = ("names", "protocol", "rounds")
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Refuse two messages of one number, and another package's message with a number that is not its own to give.
+
+        Raises
+        ------
+        TypeError
+            The class of the protocol is at fault.
+        """
+        super().__init_subclass__(**given)
+        taken: dict[int, type] = {}
+        listed: Messages = vars(cls).get("messages", ())
+        for kind in (kind for one in listed for kind in (one.kinds if isinstance(one, Seen) else (one,))):
+            other, own = taken.setdefault(kind.TYPE, kind), kind.__module__.startswith("fastlloyd.")
+            if other is not kind:
+                raise TypeError(
+                    f"{cls.__name__}.messages: {other.__module__}.{other.__name__} and {kind.__module__}."
+                    f"{kind.__name__} both have the number {kind.TYPE}; change TYPE of one of them"
+                )
+            if not own and not FIRST_OUTSIDE <= kind.TYPE < 256:
+                raise TypeError(
+                    f"{kind.__module__}.{kind.__name__}: expected a TYPE from {FIRST_OUTSIDE} to 255 for a message of "
+                    f"another package than fastlloyd, got {kind.TYPE}"
+                )
 
     def check_resume(self, config: RunConfig) -> None:
         """Refuse `--resume` where an interrupted run cannot go on."""

@@ -3,7 +3,7 @@
 ::
 
     class KMedians(MaskedSums):
-        def parts(self, k, d): ...               what is added up: names, shapes, sensitivities, with the proof
+        def parts(self, k, d, chosen): ...       what is added up: names, shapes, sensitivities, with the proof
         def start(self, plan): ...               the public state before round 0
         def local(self, raw_points, state, plan): ...    what this client's records add, whole numbers
         def step(self, noisy, state, plan, t): ...       the state after round t
@@ -233,6 +233,8 @@ class SumsEnd:
     sizes : float64 array, shape (k,), or None
         Noisy; released.
     noise : ResultNoise
+    state : object
+        Public, after the last step: what a protocol's own `result` makes further files from.
     """
 
     included: tuple[tuple[PartyId, ...], ...]
@@ -240,6 +242,7 @@ class SumsEnd:
     centers: Floats = field(repr=False)
     sizes: Floats | None
     noise: ResultNoise = field(repr=False)
+    state: Any = field(repr=False)
 
 
 class MaskedSums(Masked[SumsPlan]):
@@ -262,10 +265,11 @@ class MaskedSums(Masked[SumsPlan]):
     # What a protocol says.
 
     @abstractmethod
-    def parts(self, k: int, d: int) -> tuple[Part, ...]:
+    def parts(self, k: int, d: int, chosen: Any) -> tuple[Part, ...]:
         """Return what is added up in each round for k clusters and d features; its docstring proves the sensitivities.
 
-        Neighbours differ in one record. The state that records are compared with is public, so it is the same for both.
+        `chosen` are the settings. Neighbours differ in one record. The state that records are compared with is public,
+        so it is the same for both.
         """
 
     @abstractmethod
@@ -322,7 +326,7 @@ class MaskedSums(Masked[SumsPlan]):
             The ring is too narrow for the sums and their noise.
         """
         delta, rounds = stated_delta(public.delta, public.n_total), public.rounds or self.default_rounds
-        parts = self.parts(public.k, len(names))
+        parts = self.parts(public.k, len(names), self.chosen(public.settings, public.protocol))
         largest = max(part.sensitivity for part in parts)
         sigma = gaussian_noise_multiplier(public.epsilon, delta - SAMPLER_DELTA) * math.sqrt(len(parts) * rounds)
         bits = choose_fraction_bits(
@@ -408,6 +412,7 @@ class MaskedSums(Masked[SumsPlan]):
             centers=self.centers(state),
             sizes=noisy[self.counts] if self.counts else None,
             noise=self.result_noise(plan, passed, state),
+            state=state,
         )
 
     def _vector(self, raw_points: Floats, state: Any, plan: SumsPlan) -> NDArray[np.int64]:
@@ -469,7 +474,8 @@ class MaskedSums(Masked[SumsPlan]):
         return [*super().noise_lines(plan), PlanLine("noise", f"standard deviation {each}, in each round")]
 
     def _sums(self) -> str:
-        return f"noisy {' and '.join(part.name for part in self.parts(1, 1))} of each round, hence the result"
+        parts = self.parts(1, 1, self.settings and self.settings())
+        return f"noisy {' and '.join(part.name for part in parts)} of each round, hence the result"
 
     def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights:
         """Return who sees what, the network left out."""

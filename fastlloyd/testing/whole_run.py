@@ -33,7 +33,6 @@ from fastlloyd.run.run_file import to_toml
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 LIMIT_S = 120.0
-RESULT_FILES = ("bounds.csv", "centroids.csv", "sizes.csv", "elbow.csv")
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class PartyEnd:
     Attributes
     ----------
     files : mapping from file name to text
-        Those that every party with the result makes the same.
+        The tables that every party with the result makes the same.
     payload_bytes : int
         Of all parties.
     messages_counted : bool
@@ -72,7 +71,8 @@ def run_alone(config: RunConfig, n_clients: int) -> list[PartyEnd]:
             result, traffic = outcome.result, outcome.traffic
             spent = privacy_entry(result.claim, result.releases)["spent_epsilon"]
             counted = traffic["incomplete"] is None
-            ends.append(PartyEnd(result.files, traffic["payload_bytes"], counted, spent, result.quality.verdict))
+            files = {name: text for name, text in result.files.items() if name.endswith(".csv")}
+            ends.append(PartyEnd(files, traffic["payload_bytes"], counted, spent, result.quality.verdict))
     return ends
 
 
@@ -121,7 +121,7 @@ def written(folder: Path) -> list[PartyEnd]:
     traffic = report["traffic"]
     return [
         PartyEnd(
-            {name: (folder / name).read_text() for name in RESULT_FILES if (folder / name).exists()},
+            {file.name: file.read_text() for file in folder.glob("*.csv") if not file.name.startswith("labels_")},
             traffic["payload_bytes"],
             not traffic.get("incomplete"),
             report["privacy"]["spent_epsilon"],

@@ -2,7 +2,8 @@
 
 In docs/guide.md a block that begins with ```console has commands behind `$ `, and what they say; a line `...` leaves
 lines out; its tables have what `plan` prints, and errors measured. docs/sites.md shows what parties of a run see:
-tests/documents/test_sites.py starts them, here are numbers.
+tests/documents/test_sites.py starts them, here are numbers. In docs/adding-a-protocol.md the code below
+`<!-- from: FILE -->` is lines of that file, in their order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pytest
 
 from fastlloyd.__main__ import main
 from fastlloyd.report.unit import format_bytes
-from tests.documents.test_commands import blocks
+from tests.documents.test_commands import ROOT, blocks
 from tests.documents.test_sites import PAGE, file_in, typed
 
 GUIDE = [block.text for block in blocks("docs/guide.md") if block.kind == "console"]
@@ -94,6 +95,16 @@ def test_the_guides_table_of_errors_is_made_of_the_results(capsys: pytest.Captur
             for protocol, ratio in zip(("fastlloyd-plus", "fastlloyd"), ratios, strict=True):
                 found = statistics.fmean(runs[name, protocol, epsilon]) / plain[name, epsilon]
                 assert ratio == f"{found:.2f}", (name, epsilon, protocol)
+
+
+def test_code_that_a_page_quotes_stands_in_the_file_that_it_names() -> None:
+    text = (ROOT / "docs/adding-a-protocol.md").read_text("utf-8")
+    quoted = re.findall(r"^<!-- from: (\S+) -->\n```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(quoted) == 3
+    for file, code in quoted:
+        there = iter((ROOT / file).read_text("utf-8").splitlines())  # `in` goes on where the line before was found
+        for line in code.splitlines():
+            assert line in there, line
 
 
 def test_the_guide_has_such_samples() -> None:

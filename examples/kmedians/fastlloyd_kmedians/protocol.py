@@ -38,7 +38,7 @@ class KMedians(MaskedSums):
     settings = Settings
     counts = "counts"
 
-    def parts(self, k: int, d: int) -> tuple[Part, ...]:
+    def parts(self, k: int, d: int, chosen: Settings) -> tuple[Part, ...]:
         """Return votes and counts.
 
         Notes

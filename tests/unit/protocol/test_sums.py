@@ -25,7 +25,7 @@ NAMES = ("a", "b")
 class Means(MaskedSums):
     """Counts of records right of the middle, in one cluster and in all features together: no settings, no sizes."""
 
-    def parts(self, k: int, d: int) -> tuple[Part, ...]:
+    def parts(self, k: int, d: int, chosen: None) -> tuple[Part, ...]:
         return Part("signs", (k, d), math.sqrt(d)), Part("number", (), 1.0)
 
     def start(self, plan: SumsPlan) -> Floats:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.protocol import Horizontal
 from fastlloyd.protocols import registry
 from fastlloyd.protocols.registry import GROUP, PROTOCOLS, ROWS, Row, find, knows, names, results_versions, summaries
 from fastlloyd.run.config import RunConfig
@@ -132,6 +134,36 @@ def test_a_protocol_that_was_meant_otherwise_is_refused(with_module, source: str
     with_module(source)
     with pytest.raises(ConfigError, match=why):
         find_protocol("other")
+
+
+MESSAGE = "class {0}(NoPayload):\n    TYPE = {1}\n    MOST_BYTES = 0\n    SEEN = ()\n"
+FIRST = "from fastlloyd.party.message import NoPayload\n"
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        ({"One": 130, "Other": 130}, "stranger.One and stranger.Other both have the number 130; change TYPE of one"),
+        ({"One": 127}, "stranger.One: expected a TYPE from 128 to 255 for a message of another package .*, got 127"),
+        ({"One": 256}, "stranger.One: expected a TYPE from 128 to 255 .*, got 256"),
+    ],
+)
+def test_numbers_of_messages_that_do_not_fit_are_refused_where_the_class_is_made(
+    messages: dict[str, int], why: str
+) -> None:
+    listed = f"({', '.join(messages)},)"
+    source = FIRST + "".join(MESSAGE.format(*message) for message in messages.items())
+    names_ = {"__name__": "stranger"}
+    exec(source, names_)
+    with pytest.raises(TypeError, match=why):
+        type("Mine", (Horizontal,), {"messages": eval(listed, names_)})
+
+
+def test_two_packages_may_use_one_number() -> None:
+    for module in ("stranger_one", "stranger_two"):
+        names_: dict[str, Any] = {"__name__": module}
+        exec(FIRST + MESSAGE.format("Mine", 130), names_)
+        type("Mine", (Horizontal,), {"messages": (names_["Mine"],)})
 
 
 @pytest.mark.parametrize("one_value", [False, True])
