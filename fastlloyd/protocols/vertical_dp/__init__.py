@@ -2,21 +2,21 @@
 
 =====================  =============================================================================
 `client.py`            Algorithm 1, lines 1, 2 and 3 (a): a party with columns
-`server.py`            Algorithm 1, lines 3 and 4: the server; `result.py`: what it has at the end
+`server.py`            Algorithm 1, lines 3 and 4: the server
 `keys.py`              before it: secrets, alignment of records, hash keys (§4.3)
 `messages.py`          one message from each party, one back
 `math/local.py`        LocCluster (§3.5); `local_plan.py`: its noise and releases
-`math/tree.py`         its tree of noisy counts; `math/shortened.py`: its steps, ours
-`math/weights.py`      WeightEst: from sketches to weights, by the estimators and fits that a run chose
+`math/tree.py`         its tree of noisy counts; `math/shortened.py`: its steps (ours)
+`math/weights.py`      WeightEst: from sketches to weights, by the estimator and fit of the run
 `math/estimate.py`     inclusion and exclusion of sketches (Algorithm 4)
-`math/pair.py`         ours in its place: the likelihood of two parties' sketches
+`math/pair.py`         instead of that (ours): the likelihood of two parties' sketches
 `math/fit.py`          from pairs of parties to the grid: maximum entropy, or Algorithm 5
 `math/grid.py`         line 4: k-means on the weighted grid
-`sketch/*.py`          MemEnc (Algorithms 2 and 3): Flajolet-Martin sketches with phantoms, and what they cost
-`settings.py`          what may be chosen; `parameters.py`, what the parties agree on
+`sketch/*.py`          MemEnc (Algorithms 2 and 3): Flajolet-Martin sketches with phantoms, and their cost
+`settings.py`          the settings
 `budget.py`            how epsilon and delta are divided
-`plan.py`              what follows for one run
-`redraw.py`            how far the known noise may have moved the result
+`plan.py`              public parameters, and the plan of one run
+`redraw.py`            the server's result, and how far the known noise may have moved it
 `reference.py`         the algorithm on pooled columns, without messages; `reference_weights.py`
 `protocol.py`          the class that ties it to runs, data and reports; `words.py`, who sees what
 `quality.py`           how much noise lies on a result

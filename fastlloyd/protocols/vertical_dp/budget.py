@@ -1,12 +1,12 @@
-"""How epsilon and delta are divided: the number of users, the parties' local centres, and the sketches.
+"""Division of epsilon and delta: the number of users, the parties' local centres, and the sketches.
 
 Paper: epsilon_0 = (1 - b) epsilon, epsilon_1 = epsilon_2 = b epsilon / (2 S) and delta_2 = delta / S for each party,
 and epsilon' = epsilon_2 / (4 sqrt(M log(1 / delta_2))) for each row.
 
 Tight: the shares are the paper's, but the sketches' is not split over the parties (their rows are one mechanism, see
 `sketch/sketch.py`), and all releases together are composed by their privacy loss distributions; then all noise
-shrinks by one factor until the total is epsilon. `local = shortened` has Gaussian noise, so there the part of local
-clusterings and sketches is divided as 1 / sigma^2 is.
+shrinks by one factor until the total is epsilon. `local = shortened` has Gaussian noise, so its share of local
+clusterings and sketches is one of 1 / sigma^2.
 
 Source: Vertical DP, Algorithm 1 and Algorithm 3 line 1; docs/vertical-dp-privacy.md.
 """
@@ -26,22 +26,22 @@ from fastlloyd.protocols.vertical_dp.settings import PAPER, Settings
 from fastlloyd.protocols.vertical_dp.sketch.level import MAX_PHANTOMS, phantoms_for
 from fastlloyd.protocols.vertical_dp.sketch.release import paper_phantoms
 
-# As far below epsilon as a whole number of phantoms may leave the total; Laplace noise takes up the rest.
+# A whole number of phantoms may leave the total this far below epsilon; Laplace noise uses the rest.
 _LOOSE = 0.996
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """What each part gets.
+    """The share of each part.
 
     Attributes
     ----------
     total_epsilon : float
         Paper: epsilon_0.
     local_epsilon : float
-        Paper: epsilon_1, of each party; of 'shortened' one over its noise multiplier.
+        Paper: epsilon_1, of each party; for 'shortened' one over its noise multiplier.
     row_epsilon : float
-        Paper: epsilon', of each joint row; a target that `phantoms` meets.
+        Paper: epsilon', of each joint row; the target for `phantoms`.
     phantoms : int
         Paper: n_p.
     """
@@ -64,11 +64,11 @@ class Split:
 
 
 Build = Callable[[Split, bool], Sequence[Release]]
-"""From a split to all releases; true: with epsilon' as it stands, false: as the whole number of phantoms gives it."""
+"""From a split to all releases; true: with its exact epsilon', false: with that of the whole number of phantoms."""
 
 
 def first_split(settings: Settings, *, parties: int, groups: int, epsilon: float, delta: float) -> Split:
-    """Divide as the paper does, or the same shares without its split of the sketches over the parties.
+    """Divide like the paper, or with the same shares but without its split of the sketches over the parties.
 
     Parameters
     ----------
@@ -76,13 +76,13 @@ def first_split(settings: Settings, *, parties: int, groups: int, epsilon: float
     parties : int
         S.
     groups : int
-        Groups of parties with sketches of their own.
+        Number of groups of parties with separate sketches.
     epsilon, delta : float
 
     Raises
     ------
     ConfigError
-        Epsilon is too small for so many rows.
+        Epsilon is too small for the number of rows.
     """
     rest = (1.0 - settings.total_share) * epsilon
     local_share = 0.5 if settings.local_share is None else settings.local_share
@@ -117,7 +117,7 @@ def tighten(split: Split, build: Build, *, epsilon: float, delta: float) -> Spli
     Returns
     -------
     Split
-        The accountant gives its releases epsilon, or up to 0.5 % less.
+        A split whose releases spend epsilon, or up to 0.5 % less.
     """
     factor, _ = calibrate(lambda candidate: build(split.scaled(candidate), True), epsilon, delta, 0.9)
     found = split.scaled(factor)

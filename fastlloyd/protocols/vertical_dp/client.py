@@ -1,8 +1,8 @@
-"""Vertical DP, Algorithm 1, from the side of a party that holds columns: one message to the server, one back.
+"""Vertical DP, Algorithm 1, for a party that holds columns: one message to the server, one back.
+
+There is no resume: keys are never written, so an interrupted run starts again and spends its budget again.
 
 Source: Vertical DP, Alg. 1, lines 1, 2 and, for party 1, 3 (a).
-
-There is no resume: keys are never written, so a run that breaks off is started again and pays again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fastlloyd.protocols.vertical_dp.keys import GroupKeys
 from fastlloyd.protocols.vertical_dp.local_plan import Draw, LocalPlan
 from fastlloyd.protocols.vertical_dp.math.local import cluster_locally
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
-from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis, Told, result_format, synopsis_format
+from fastlloyd.protocols.vertical_dp.messages import FinalResult, SharedResult, Synopsis, result_format, synopsis_format
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
 from fastlloyd.protocols.vertical_dp.sketch.sketch import make_sketch
 from fastlloyd.randomness.secret import SecretRandom
@@ -29,23 +29,23 @@ from fastlloyd.wire.header import SERVER, PartyId
 
 @dataclass(frozen=True, slots=True)
 class ClientResult:
-    """What a party has at the end.
+    """A party's result.
 
     Attributes
     ----------
     noisy_centers : int64 array, shape (k', d_i)
-        Its local centres as released, on the grid of 2^-16.
-    told : Told or None
+        Its released local centres, on the grid of 2^-16.
+    shared : SharedResult or None
         The final result over all columns; None unless the server shares it.
     """
 
     noisy_centers: NDArray[np.int64]
-    told: Told | None
+    shared: SharedResult | None
 
 
 @dataclass(frozen=True, slots=True)
 class PaidSketches:
-    """What a party will send, paid for in its ledger.
+    """A party's message, after its releases were recorded in the ledger.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class PaidSketches:
 def prepare(
     me: PartyId, raw_points: NDArray[np.float64], plan: Plan, keys: GroupKeys, *, secret: SecretRandom
 ) -> Party[PaidSketches]:
-    """Compute a party's message, write its releases down, and wait until every party has done so.
+    """Compute a party's message, record its releases, and wait until every party has done so.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def prepare(
         Own columns scaled to [-1, 1], rows in the order that all parties agreed on.
     plan : Plan
     keys : GroupKeys
-        Erased before anybody else is waited for.
+        Erased before the wait for other parties.
     secret : SecretRandom
 
     Raises
@@ -92,7 +92,7 @@ def prepare(
 
 
 def client(prepared: PaidSketches, plan: Plan) -> Party[ClientResult]:
-    """Send what was prepared, and receive the result if it is shared.
+    """Send the prepared message, and receive the result if it is shared.
 
     Notes
     -----
@@ -103,13 +103,13 @@ def client(prepared: PaidSketches, plan: Plan) -> Party[ClientResult]:
     reply = yield Receive(SERVER, FinalResult, 0, form)
     yield Attest(SERVER, reply, 0)
     yield Publish("round", {"round": 0, "rounds": 1, "clients": plan.clients})
-    return ClientResult(prepared.noisy_centers, reply.told(form))
+    return ClientResult(prepared.noisy_centers, reply.result(form))
 
 
 def _synopsis(
     place: int, raw_points: NDArray[np.float64], plan: Plan, keys: GroupKeys, secret: SecretRandom
 ) -> tuple[NDArray[np.int64], Synopsis]:
-    """Cluster, sketch and write the message."""
+    """Cluster, make sketches, and encode the message."""
     if len(raw_points) > plan.n_total:
         raise DataError(
             f"{len(raw_points)} records, expected at most the public N = {plan.n_total}; agree on a larger --n-total"
@@ -132,7 +132,7 @@ def _synopsis(
 
 
 def laplace_from(secret: SecretRandom) -> Draw:
-    """Draw Laplace noise from the system's randomness."""
+    """Return a function that draws Laplace noise from the system's randomness."""
 
     def draw(scale: float, size: int) -> NDArray[np.int64]:
         return round_laplace(scale, size, secret)
@@ -141,7 +141,7 @@ def laplace_from(secret: SecretRandom) -> Draw:
 
 
 def noise_for(plan: LocalPlan, secret: SecretRandom) -> Draw:
-    """Draw the noise of a party's local clustering from the system's randomness."""
+    """Return a function that draws the noise of a local clustering from the system's randomness."""
     if plan.mechanism != "gaussian":
         return laplace_from(secret)
 

@@ -1,8 +1,8 @@
-"""Hash keys of the parties' groups, and everything that parties do before the protocol itself.
+"""Hash keys of the parties' groups, and the set-up of parties before the protocol itself.
 
-Keys come from secrets that the parties agree on over their own links, so the server cannot know them. They are made
-for one run, kept in memory that is overwritten after the sketches are sent, and never written: a run that breaks off
-starts again, with new keys and new releases. (Python may leave copies in the process's memory until it ends.)
+Keys come from secrets that the parties agree on over links between them, so the server cannot know them. They are made
+for one run, kept in memory that is overwritten after the sketches are sent, and never written: an interrupted run
+starts again with new keys and new releases. (Python may leave copies in memory until the process exits.)
 
 Source: Vertical DP, §4.3 ("hash keys must be unknown to the central server"); docs/vertical-dp-privacy.md.
 """
@@ -35,7 +35,7 @@ class GroupKeys:
     Attributes
     ----------
     keys : mapping from Group to bytearray of length 32
-        Never shown.
+        Excluded from `repr`.
     """
 
     keys: Mapping[Group, bytearray] = field(repr=False)
@@ -60,13 +60,13 @@ class GroupKeys:
 
 @dataclass(frozen=True, slots=True)
 class SetUp:
-    """What a party brings from the set-up.
+    """A party's result of the set-up.
 
     Attributes
     ----------
     keys : GroupKeys
     raw_ids : tuple of str
-        The common ids: its own, or those that all parties hold.
+        The common ids: its own ids, or those that all parties hold.
     """
 
     keys: GroupKeys
@@ -83,7 +83,7 @@ def set_up(
     context: bytes,
     secret: SecretRandom,
 ) -> Party[SetUp]:
-    """Agree on secrets, align the records, derive the hash keys; run by each party.
+    """Agree on secrets, align the records, and derive the hash keys; run by each party.
 
     Parameters
     ----------
@@ -124,14 +124,14 @@ def set_up(
 
 
 def derive_keys(plan: Plan, pairs: PairSecrets, seed: bytes, *, run_id: bytes) -> GroupKeys:
-    """Derive the keys of the groups that a party is in: from a pair's secret, or from the seed of all parties.
+    """Derive the keys of a party's groups from a pair's secret, or from the seed of all parties.
 
     Parameters
     ----------
     plan : Plan
     pairs : PairSecrets
     seed : bytes of length 32
-        Not used where all groups are pairs.
+        Not used if all groups are pairs.
     run_id : bytes
     """
     place = pairs.me.rank - 1
@@ -143,5 +143,5 @@ def derive_keys(plan: Plan, pairs: PairSecrets, seed: bytes, *, run_id: bytes) -
         if len(group) == 2:
             shared = pairs.secrets[PartyId(1 + next(other for other in group if other != place))]
         context = run_id + struct.pack(f"<{len(group)}I", *group)
-        keys[group] = bytearray(derive(shared, domains.SKETCH_KEY, context))  # §4.3: zeta, all rows' from one key
+        keys[group] = bytearray(derive(shared, domains.SKETCH_KEY, context))  # §4.3: zeta, one key for all rows
     return GroupKeys(keys)

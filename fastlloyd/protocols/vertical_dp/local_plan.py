@@ -1,15 +1,14 @@
-"""What one party's local clustering releases, from public numbers alone.
+"""The releases of one party's local clustering, from public numbers alone.
 
 A user counts in one node per level of the tree, and then in one leaf (a box tree) or in one cluster (lloyd,
 shortened). One user's row replaced by nothing moves a level's counts by 1, in L1 and in L2. It moves sums of d
-coordinates in [-1, 1] by at most d in the L1 norm; on the grid of 2^-q by d 2^q exactly, as coordinates are rounded to
-the grid before they are added up. `shortened` adds up vectors from the nearest centre that are no longer than a radius
-r: one row of the sums moves by a vector of at most r in L2, and one size by 1. r follows from the tree's noisy counts,
-that is from earlier releases, and the noise is drawn in units of r; so the release is written in these units, where r
-is 1.
+coordinates in [-1, 1] by at most d in the L1 norm, that is d 2^q on the grid of 2^-q, because coordinates are rounded
+to the grid before they are added. `shortened` adds vectors from the nearest centre that are no longer than a radius r:
+one row of the sums moves by a vector of at most r in L2, and one size by 1. r follows from the tree's noisy counts,
+which are earlier releases, and the noise is drawn in units of r; so the release is stated in these units, where r is 1.
 
 Source: Vertical DP, §3.5; Su et al. (2016), §4, for the split between sums and counts of lloyd; FastLloyd, Eq. 7, for
-that of shortened; docs/fastlloyd-plus.md, "What one record can change".
+the split of shortened; docs/fastlloyd-plus.md, "What one record can change".
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from fastlloyd.privacy.split import laplace_ratio
 from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT
 
 Draw = Callable[[float, int], NDArray[np.int64]]
-"""From a scale and a size to that many integers, the rounded noise of that scale: fresh and secret."""
+"""From a scale and a size to an array of that size, the rounded noise of that scale: fresh and secret."""
 
 SHORTENED = "shortened"
-# The setting and the plan have had this name since the first version; it is no LSH forest (docs/vertical-dp.md).
+# The name of the first version, kept in settings and plans; it is no LSH forest (docs/vertical-dp.md).
 BOX_TREE = "dplsf"
 STEPS = 4
 """Noisy steps of Lloyd of 'shortened'."""
@@ -40,12 +39,12 @@ MAX_FEATURES = 1 << 14
 LEVELS = (4, 10)
 SHORTENED_LEVELS = (3, 10)
 
-# A leaf is worth keeping if noise moves its count by less than 1 in 2, and each coordinate of its mean by less than
-# 0.15; a cluster's new centre is taken if noise moves it by less than 0.7 of the half-width. Tuned on mixtures.
+# Keep a leaf if noise moves its count by less than 1 in 2, and each coordinate of its mean by less than 0.15; accept a
+# cluster's new centre if noise moves it by less than 0.7 of the half-width. Tuned on mixtures.
 _COUNT_ERRORS = 2.0
 _LEAF_ERROR = 0.15
 _STEP_ERROR = 0.7
-# Levels: log2(N epsilon_1) less the first; with Gaussian noise log2(N / noise multiplier) less the second.
+# Levels: log2(N epsilon_1) minus the first; with Gaussian noise log2(N / noise multiplier) minus the second.
 _LEVEL_OFFSET, _SHORTENED_OFFSET = 4, 2
 
 
@@ -64,10 +63,10 @@ class LocalPlan:
     n : int
         Public N.
     epsilon : float
-        Paper: epsilon_1; not used by 'plain'. Of 'shortened': all its releases together are epsilon-GDP, so it is one
-        over their noise multiplier.
+        Paper: epsilon_1; not used by 'plain'. For 'shortened' one over the noise multiplier of all its releases, which
+        together are epsilon-GDP.
     tree_share : float
-        Of epsilon_1 for the counts of the tree; of 'shortened': of its square.
+        Share of epsilon_1 for the counts of the tree; for 'shortened' share of its square.
     levels : int
         Of the tree.
     seed : int
@@ -98,12 +97,12 @@ class LocalPlan:
 
     @property
     def sum_sensitivity(self) -> float:
-        """How far one user moves the sums, in grid units."""
+        """Largest change of the sums by one user, in grid units."""
         return float(self.d << FRACTION_BITS)
 
     @property
     def level_scale(self) -> float:
-        """Scale of the noise on the counts of a level: b, or of 'shortened' the standard deviation."""
+        """Scale of the noise on the counts of a level: b, or for 'shortened' the standard deviation."""
         if self.method == SHORTENED:
             return math.sqrt(self.levels / self.tree_share) / self.epsilon
         return self.levels / (self.tree_share * self.epsilon)
@@ -144,7 +143,7 @@ class LocalPlan:
 
     @property
     def least_leaf(self) -> float:
-        """Smallest noisy count of a node that is followed."""
+        """Smallest noisy count of a node that is divided further or kept."""
         if self.method == SHORTENED:
             return max(self.level_scale, 1.0)
         counts = max(_COUNT_ERRORS * self.level_scale, 1.0)
@@ -156,7 +155,7 @@ class LocalPlan:
         return self._useful(_STEP_ERROR)
 
     def _useful(self, error: float) -> float:
-        """Return the size from which noise moves a mean's coordinates by less than `error`."""
+        """Return the smallest size for which noise moves a mean's coordinates by less than `error`."""
         return math.sqrt(2.0) * self.d / (self.sum_epsilon * error)
 
     @property
@@ -166,11 +165,11 @@ class LocalPlan:
         return weight / (weight + 1.0)
 
     def releases(self) -> tuple[Release, ...]:
-        """Return what this party releases about its local clusters.
+        """Return this party's releases about its local clusters.
 
         Notes
         -----
-        Privacy: pure epsilon_1 in all, of 'shortened' epsilon_1-GDP, adaptively composed; zero-out of one user's row.
+        Privacy: pure epsilon_1 in all, for 'shortened' epsilon_1-GDP, adaptively composed; zero-out of one user's row.
         """
         if self.method == "plain":
             return (self._release(0, "centres", 1.0, 0.0, "1"),)
@@ -203,7 +202,7 @@ class LocalPlan:
 
 
 def automatic_levels(n: int, epsilon: float, method: str) -> int:
-    """Return the levels of a tree that suit the public N and epsilon_1: one more for twice as many users, up to 10."""
+    """Return the levels of a tree for the public N and epsilon_1: one more for twice the users, up to 10."""
     low, high = SHORTENED_LEVELS if method == SHORTENED else LEVELS
     offset = _SHORTENED_OFFSET if method == SHORTENED else _LEVEL_OFFSET
     return min(max(round(math.log2(max(n * epsilon, 1.0))) - offset, low), high)

@@ -52,9 +52,9 @@ class SynopsisFormat:
     ----------
     clusters, d : int
     with_total : bool
-        Whether the noisy number of users is in it.
+        Whether it holds the noisy number of users.
     sketches : int
-        How many sketches.
+        Number of sketches.
     shape : SketchShape or None
         None for vertical-plain.
     users : int
@@ -75,7 +75,7 @@ class SynopsisFormat:
 
     @property
     def fixed_bytes(self) -> int:
-        """Bytes of everything but a plain party's labels."""
+        """Bytes of everything except a plain party's labels."""
         total = _TOTAL.size if self.with_total else 0
         users = _USERS.size if self.shape is None else 0
         return 4 * self.clusters * self.d + total + self.sketches * self.sketch_bytes + users
@@ -145,7 +145,7 @@ class Synopsis(Payload):
         sketches: tuple[Levels, ...] = (),
         plain_labels: NDArray[np.int64] | None = None,
     ) -> Self:
-        """Lay the parts out."""
+        """Encode the parts."""
         parts = [noisy_centers.astype("<i4").tobytes()]
         if noisy_total is not None:
             parts.append(_TOTAL.pack(round(noisy_total * (1 << TOTAL_BITS))))
@@ -200,16 +200,16 @@ class Synopsis(Payload):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How far the noise may have moved a result: root mean square over draws of it.
+    """How far the noise may have moved a result: root mean square over new draws of the noise.
 
     Attributes
     ----------
     centers : float64 array, shape (k, d)
         Scaled, columns party by party.
     unsettled : float64 array, shape (k, d)
-        What local clusterings that have not settled may add: no noise, and not drawn again.
+        Errors of local clusterings that have not converged: no noise, and not drawn again.
     weights : float64 array, shape (k,)
-        Users; the noise on their number is in it.
+        Users; includes the noise on their number.
     """
 
     centers: NDArray[np.float64]
@@ -218,17 +218,17 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What a party is told of the result.
+class SharedResult:
+    """The result that parties receive if the run shares it.
 
     Attributes
     ----------
     centers : float64 array, shape (k, d)
         Scaled, columns party by party.
     weights : float64 array, shape (k,), or None
-        Estimated users of each centre; None of vertical-plain, where they would be exact.
+        Estimated users of each centre; None for vertical-plain, where they would be exact.
     spread : Spread or None
-        None likewise.
+        None for vertical-plain.
     """
 
     centers: NDArray[np.float64]
@@ -238,7 +238,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultFormat:
-    """The public shape of the final result; no elements where the server keeps it.
+    """The public shape of the final result; it has no elements if the server keeps it.
 
     Attributes
     ----------
@@ -247,7 +247,7 @@ class ResultFormat:
         Public N.
     shared : bool
     noisy : bool
-        Weights, and how far off all may be, come with the centres; not with vertical-plain, whose weights are exact.
+        Weights and errors come with the centres; not for vertical-plain, whose weights are exact.
     """
 
     k: int
@@ -258,7 +258,7 @@ class ResultFormat:
 
     @property
     def elements(self) -> int:
-        """How many numbers it has."""
+        """Number of values."""
         return self.k * (self.d + (2 * self.d + 2) * self.noisy) * self.shared
 
 
@@ -273,9 +273,8 @@ class FinalResult(Payload):
     Attributes
     ----------
     data : bytes
-        float64, row by row: k d of the centres, scaled domain; but for vertical-plain then k weights, k d and k d
-        of how far off the centres may be (`Spread.centers`, `.unsettled`), k likewise of the weights. Or
-        nothing.
+        float64, row by row: k d of the centres, scaled domain; except for vertical-plain then k weights, twice k d
+        errors of the centres (`Spread.centers`, `.unsettled`) and k errors of the weights. Or nothing.
     """
 
     __slots__ = ()
@@ -286,11 +285,11 @@ class FinalResult(Payload):
     )
 
     @classmethod
-    def write(cls, told: Told) -> Self:
-        """Lay the parts out."""
-        parts = [told.centers]
-        if told.weights is not None and told.spread is not None:
-            parts += [told.weights, told.spread.centers, told.spread.unsettled, told.spread.weights]
+    def write(cls, result: SharedResult) -> Self:
+        """Encode the parts."""
+        parts = [result.centers]
+        if result.weights is not None and result.spread is not None:
+            parts += [result.weights, result.spread.centers, result.spread.unsettled, result.spread.weights]
         return cls(b"".join(part.astype("<f8").tobytes() for part in parts))
 
     @classmethod
@@ -298,34 +297,36 @@ class FinalResult(Payload):
         """Check length and ranges: centres within the domain, weights up to N, and no deviation below zero."""
         expected = 8 * format.elements
         if len(body) != expected:
-            raise ValueError(f"expected {expected} bytes of centres and what belongs to them, got {len(body)}")
+            raise ValueError(f"expected {expected} bytes of centres, weights and errors, got {len(body)}")
         message = cls(body)
-        told = message.told(format)
-        if told is None:
+        result = message.result(format)
+        if result is None:
             return message
-        if not (np.abs(told.centers) <= 1.0 + 1e-9).all():
+        if not (np.abs(result.centers) <= 1.0 + 1e-9).all():
             raise ValueError("a centre lies outside [-1, 1]")
-        if told.weights is None or told.spread is None:
+        if result.weights is None or result.spread is None:
             return message
-        if not ((told.weights >= 0.0) & (told.weights <= (1.0 + 1e-9) * format.users)).all():
+        if not ((result.weights >= 0.0) & (result.weights <= (1.0 + 1e-9) * format.users)).all():
             raise ValueError(f"a weight lies outside 0 to N = {format.users}")
-        deviations = np.concatenate([told.spread.centers, told.spread.unsettled, told.spread.weights[:, None]], axis=1)
+        deviations = np.concatenate(
+            [result.spread.centers, result.spread.unsettled, result.spread.weights[:, None]], axis=1
+        )
         if not ((deviations >= 0.0) & np.isfinite(deviations)).all():
-            raise ValueError("a deviation is below 0 or no number")
+            raise ValueError("a deviation is below 0 or not finite")
         return message
 
-    def told(self, format: ResultFormat) -> Told | None:
-        """Return what was told, or None if nothing is shared."""
+    def result(self, format: ResultFormat) -> SharedResult | None:
+        """Return the result, or None if it is not shared."""
         if not format.shared:
             return None
         k, d = format.k, format.d
         values = np.frombuffer(self.data, dtype="<f8").astype(np.float64)
         if not format.noisy:
-            return Told(centers=values.reshape(k, d))
+            return SharedResult(centers=values.reshape(k, d))
         ends = np.cumsum([k * d, k, k * d, k * d])
         centers, weights, moved, unsettled, resized = np.split(values, ends)
         spread = Spread(centers=moved.reshape(k, d), unsettled=unsettled.reshape(k, d), weights=resized)
-        return Told(centers=centers.reshape(k, d), weights=weights, spread=spread)
+        return SharedResult(centers=centers.reshape(k, d), weights=weights, spread=spread)
 
 
 MESSAGES: Messages = (

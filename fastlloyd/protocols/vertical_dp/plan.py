@@ -9,14 +9,16 @@ Source: Vertical DP, Algorithm 1, §5.2; docs/vertical-dp-privacy.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from fastlloyd.errors import ConfigError, InternalError, RangeError
+from fastlloyd.errors import ConfigError, InternalError, ProcessesError, RangeError
 from fastlloyd.lifecycle.align.columns import PartyFeatures, features_of
-from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, PlainPlan, check_epsilon, same_named
+from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, PlainPlan, RunTerms, check_epsilon, same_named
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.delta import stated_delta
+from fastlloyd.privacy.limits import check_clusters, check_numbers
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.vertical_dp.budget import Split, first_split, tighten
 from fastlloyd.protocols.vertical_dp.local_plan import SHORTENED, LocalPlan, automatic_levels
@@ -24,13 +26,11 @@ from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
 from fastlloyd.protocols.vertical_dp.math.fit import MAX_CELLS
 from fastlloyd.protocols.vertical_dp.math.pair import MAX_GAMMA, likelihood_error
 from fastlloyd.protocols.vertical_dp.math.weights import Group, count_release, groups_of
-from fastlloyd.protocols.vertical_dp.parameters import AgreedTerms, PublicParameters
 from fastlloyd.protocols.vertical_dp.settings import MAX_LOCAL_CLUSTERS, TIGHT, Settings, settings_from
 from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT, change_release, sketch_release
 from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape
 
-__all__ = ["Plan", "PublicParameters", "automatic_clusters", "check_plan", "make_plan"]
-
+MAX_PARTIES = 64
 PLAIN = "vertical-plain"
 USERS = "number of users"
 PLAIN_NOTE = "vertical-plain sends local centres and each user's local cluster to the server: not private"
@@ -46,8 +46,45 @@ _SPLIT_SLACK = 1e-6
 _HEARD_POWER = 0.4
 # What the calibration changes.
 _TIGHTENED = frozenset({"total_scale", "local_epsilon", "phantoms"})
-# What is not taken over from the public parameters and settings as it is.
+# Values that differ from those of the public parameters and settings.
 _SETTLED = ("delta", "local_clusters", "phantoms", "estimator")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgreedTerms(RunTerms):
+    """Terms of both the public parameters and the plan.
+
+    Attributes
+    ----------
+    clients : int
+        Paper: S, the parties that hold columns.
+    n_total : int
+        Public upper bound N on the number of users. The parties know the number, the server does not.
+    """
+
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicParameters(AgreedTerms):
+    """Public parameters of one run.
+
+    Attributes
+    ----------
+    delta : float or None
+        None: the default, 1 / (100 N).
+    """
+
+    delta: float | None
+    settings: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.clients <= MAX_PARTIES:
+            problem = f"{self.protocol} joins the columns of 2 to {MAX_PARTIES} parties, got {self.clients}"
+            raise ProcessesError(problem, 3, serves=True)
+        check_clusters(self.k, self.n_total)
+        check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
+        settings_from(self.protocol, self.settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +98,7 @@ class Plan(AgreedTerms, PlainPlan):
     total_scale : float
         Scale of the Laplace noise on the number of users.
     local_epsilon : float
-        Paper: epsilon_1; of 'shortened' one over the noise multiplier of a party's local releases.
+        Paper: epsilon_1; for 'shortened' one over the noise multiplier of a party's local releases.
     levels : int
         Of each party's tree.
     phantoms : int
@@ -95,7 +132,7 @@ class Plan(AgreedTerms, PlainPlan):
 
     @property
     def note(self) -> str:
-        """Why there is no claim, or towards whom it is."""
+        """Why there is no claim, or towards whom it holds."""
         if self.protocol == PLAIN:
             return PLAIN_NOTE
         return PAPER_NOTE if self.scheme == PAPER_PHANTOMS else SCOPE
@@ -112,7 +149,7 @@ class Plan(AgreedTerms, PlainPlan):
 
     @property
     def key_groups(self) -> tuple[Group, ...]:
-        """Groups of parties (numbered from 0) that share a key and make sketches with it."""
+        """Groups of parties (numbered from 0) that share a key for their sketches."""
         if self.protocol == PLAIN:
             return ()
         if self.scheme == PAPER_PHANTOMS:
@@ -155,8 +192,8 @@ class Plan(AgreedTerms, PlainPlan):
 
         Notes
         -----
-        Privacy: all parties' rows are about the same users, so each party's ledger holds the releases of all parties:
-        its total is what its users have spent.
+        Privacy: all parties' rows describe the same users, so each party's ledger holds the releases of all
+        parties, and its total is the loss of its users.
         """
         local = [release for place in range(self.clients) for release in self.local_plan(place).releases()]
         if self.protocol == PLAIN:
@@ -181,12 +218,12 @@ def make_plan(public: PublicParameters, features: Sequence[PartyFeatures], *, ti
     public : PublicParameters
     features : sequence of PartyFeatures, one per party
     tight : bool
-        Whether to look for the least noise, as every run does; without it a plan takes no time and has more noise.
+        Whether to search for the least noise, as every run does; otherwise the plan is quick and has more noise.
 
     Raises
     ------
     ConfigError
-        Epsilon is too small for so many rows, or the parties' columns do not fit.
+        Epsilon is too small for the number of rows, or the parties' columns are wrong.
     """
     settings = settings_from(public.protocol, public.settings)
     draft, split = _untightened(public, settings, features)
@@ -221,7 +258,7 @@ def _untightened(
 
 
 def _draft(public: PublicParameters, settings: Settings, features: Sequence[PartyFeatures]) -> Plan:
-    """Fill in everything that needs no budget."""
+    """Return the plan with everything that needs no budget."""
     if len(features) != public.clients:
         raise ConfigError(f"expected the columns of {public.clients} parties, got {len(features)}")
     pairs = settings.weights == "2pest" or public.clients == 2
@@ -262,15 +299,15 @@ def _releases(plan: Plan, split: Split, exact: bool) -> tuple[Release, ...]:
 
 
 def automatic_clusters(plan: Plan) -> int:
-    """Choose k' from public numbers: no more than the weights of the grid allow and than the local noise does.
+    """Choose k' from public numbers, limited by the weights of the grid and by the local noise.
 
     Notes
     -----
     The weights allow k_0, the least number with 2 sigma >= N / k_0^2, sigma the error of such a cell, and at least
-    k^(1/S). Differs from the paper: N is the public bound, sigma that of the estimator in use with the mended phantoms,
-    and the grid may have at most 65,536 cells. `shortened` has at most the root of k x^0.4 as well, x = N mu / sqrt(d),
-    mu one over the noise multiplier of a party and d its mean number of columns: fitted on generated sets, see
-    docs/vertical-dp.md.
+    k^(1/S). Differs from the paper: N is the public bound, sigma that of the estimator in use with the corrected
+    phantoms, and the grid may have at most 65,536 cells. `shortened` has at most the root of k x^0.4 as well, with
+    x = N mu / sqrt(d), mu one over the noise multiplier of a party and d its mean number of columns: fitted on
+    generated sets, see docs/vertical-dp.md.
 
     Source: Vertical DP, §5.2.
     """
@@ -315,13 +352,13 @@ def check_plan(plan: Plan, public: PublicParameters, *, place: int, own: PartyFe
     try:
         features = plan.features
     except (TypeError, ConfigError) as error:
-        raise ValueError(f"the plan's columns do not fit together: {error}") from error
+        raise ValueError(f"the plan's columns are inconsistent: {error}") from error
     if len(features) != public.clients:
         raise ValueError(f"the plan has {len(features)} parties, expected {public.clients}")
-    told = features[place]
-    same = (told.bounds.lo == own.bounds.lo).all() and (told.bounds.hi == own.bounds.hi).all()
-    if told.names != own.names or not same:
-        raise ValueError("the plan describes this party's columns in another way than it did itself")
+    sent = features[place]
+    same = (sent.bounds.lo == own.bounds.lo).all() and (sent.bounds.hi == own.bounds.hi).all()
+    if sent.names != own.names or not same:
+        raise ValueError("the plan describes this party's columns differently from the party itself")
     settings = settings_from(public.protocol, public.settings)
     try:
         expected, _ = _untightened(public, settings, features)
@@ -333,5 +370,5 @@ def check_plan(plan: Plan, public: PublicParameters, *, place: int, own: PartyFe
     if plan.private and not math.isclose(
         plan.total_scale * plan.local_epsilon, expected.total_scale * expected.local_epsilon, rel_tol=_SPLIT_SLACK
     ):
-        raise ValueError("the plan divides epsilon in another way than the configuration")
+        raise ValueError("the plan divides epsilon differently from the configuration")
     return check_epsilon(plan.all_releases, plan.delta, most=public.epsilon, private=plan.private)

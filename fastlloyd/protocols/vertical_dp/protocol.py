@@ -1,6 +1,6 @@
-"""Vertical DP clustering and its baseline without privacy as a protocol: its plan, session and result.
+"""Vertical DP clustering and its baseline without privacy as a protocol: plan, session and result.
 
-The server has the result and writes it; the parties have it too only where the run shares it.
+The server has the result and writes it; the parties have it only if the run shares it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocol.vertical import Vertical
 from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.keys import set_up
-from fastlloyd.protocols.vertical_dp.messages import MESSAGES, Told, bounds, synopsis_format
-from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
-from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan, check_plan, make_plan
+from fastlloyd.protocols.vertical_dp.messages import MESSAGES, SharedResult, bounds, synopsis_format
+from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan, PublicParameters, check_plan, make_plan
 from fastlloyd.protocols.vertical_dp.quality import expect, noise_of
 from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import Settings
@@ -64,14 +63,13 @@ class VerticalDP(Vertical[Plan]):
         return make_plan(public, features)
 
     def replan(self, public: PublicParameters, plan: Plan) -> Plan:
-        """Make the plan of a run of the same columns with other public parameters: a quick one with more noise."""
+        """Make a quick plan, with more noise, for the same columns and other public parameters."""
         return make_plan(public, plan.features, tight=False)
 
     def expectation(self, config: RunConfig, plan: Plan, public: PublicParameters) -> Expect:
-        """Return about what plans of other clusters, epsilon and N expect.
+        """Return roughly what plans with other clusters, epsilon and N expect.
 
-        Tight plans take their time, so those of other settings are quick ones, with as much less noise as this one
-        gained.
+        Tight plans are slow, so other settings get quick plans, whose noise is scaled by the gain of this tight one.
         """
         quick, found = super().expectation(config, plan, public), expect(plan)
         own = (plan.k, plan.epsilon, plan.n_total)
@@ -86,18 +84,18 @@ class VerticalDP(Vertical[Plan]):
         return scaled
 
     def privacy_unit(self, config: RunConfig) -> str | None:
-        """Say what neighbours differ in; None where nothing is private."""
+        """Return what neighbours differ in; None if nothing is private."""
         return None if config.protocol == PLAIN else super().privacy_unit(config)
 
     def against(self, plan: Plan) -> str:
-        """Say from whom the claim protects."""
+        """Return against whom the claim protects."""
         return (
             "the server and the public, but not between the parties (each of them knows hash keys and could test in "
             "another's sketches what a person's cluster may be)"
         )
 
     def neighbours(self, plan: Plan) -> str:
-        """Return the relation that the claim is about."""
+        """Return the neighbouring relation of the claim."""
         return ZERO_OUT
 
     def change_epsilon(self, plan: Plan) -> float:
@@ -105,23 +103,23 @@ class VerticalDP(Vertical[Plan]):
         return plan.change_epsilon()
 
     def privacy_words(self, plan: Plan) -> str:
-        """Say towards whom the promise is."""
+        """Return towards whom the promise holds."""
         return f"{plan.note}; epsilon {plan.change_epsilon():.4g} for a change of one row's values"
 
     def why_not_private(self, plan: Plan) -> str:
-        """Say why a plan without differential privacy has none."""
+        """Return why a plan has no differential privacy."""
         return plan.note
 
     def claim(self, config: RunConfig, plan: Plan) -> Claim:
-        """Return what a run of the agreed plan will claim."""
+        """Return the claim of a run of the agreed plan."""
         return replace(super().claim(config, plan), lifetime_delta=automatic_delta(plan.n_total))
 
     def expected(self, config: RunConfig, plan: Plan) -> Expected | None:
-        """Say what noise to expect on the result, from public numbers alone."""
+        """Return the noise to expect on the result, from public numbers alone."""
         return expect(plan) if plan.private else None
 
     def size_line(self, plan: Plan) -> PlanLine:
-        """Say how many records, columns, parties and clusters a run has."""
+        """Return the line with the numbers of records, columns, parties and clusters."""
         return PlanLine(
             plan.protocol,
             f"{format_count(plan.n_total, 'record')} at most, {format_count(plan.d, 'column')} of "
@@ -129,7 +127,7 @@ class VerticalDP(Vertical[Plan]):
         )
 
     def cost_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
-        """Say what a party makes and sends."""
+        """Return lines about what a party computes and sends."""
         cells = format_count(plan.local_clusters**plan.clients, "cell")
         lines = [PlanLine("local clusters", f"{plan.local_clusters} at each party, a grid of {cells}")]
         if plan.key_groups:
@@ -150,7 +148,7 @@ class VerticalDP(Vertical[Plan]):
         yield Publish("setup")
         yield Record(plan.all_releases())  # the parties' own ledgers count; this one is for the report
         end = yield from server(plan)
-        return (yield from self._conclude(session, plan, end.told))
+        return (yield from self._conclude(session, plan, end.shared))
 
     def take_part(self, session: Session) -> Party[Outcome]:
         """Run a party that holds columns."""
@@ -188,17 +186,17 @@ class VerticalDP(Vertical[Plan]):
         del own
         yield Publish("setup")
         end = yield from client(prepared, plan)
-        return (yield from self._conclude(session, plan, end.told))
+        return (yield from self._conclude(session, plan, end.shared))
 
-    def _conclude(self, session: Session, plan: Plan, told: Told | None) -> Party[Outcome]:
-        """End the run: the server has the result, and the parties where it is shared."""
+    def _conclude(self, session: Session, plan: Plan, shared: SharedResult | None) -> Party[Outcome]:
+        """End the run: the server has the result, and the parties if it is shared."""
         writers = (SERVER, *session.everybody) if plan.share_result else (SERVER,)
-        made = self._result(session, plan, told)
+        made = self._result(session, plan, shared)
         return (yield from conclude(session, made, took_part=session.everybody, writers=writers))
 
-    def _result(self, session: Session, plan: Plan, told: Told | None) -> Result | SignedRecord:
+    def _result(self, session: Session, plan: Plan, shared: SharedResult | None) -> Result | SignedRecord:
         """Return the result that a party has at the end."""
-        if told is None:
+        if shared is None:
             common = self.common(session, plan, (session.everybody,))
             releases = [release.to_dict() for release in session.own_releases()]
             return SignedRecord(common=common, releases=releases, covers="public")
@@ -207,11 +205,11 @@ class VerticalDP(Vertical[Plan]):
             plan,
             plan.features,
             rounds=1,
-            centers=told.centers,
-            sizes=told.weights,
-            noise=noise_of(plan, told),
+            centers=shared.centers,
+            sizes=shared.weights,
+            noise=noise_of(plan, shared),
             # What all have is compared and signed: of vertical-plain the exact weights are the server's alone.
-            covers="centroids" if told.weights is None or (plan.share_result and not plan.private) else "result",
+            covers="centroids" if shared.weights is None or (plan.share_result and not plan.private) else "result",
         )
 
 

@@ -1,17 +1,17 @@
-"""How far the final centres and sizes would move if the known noise were drawn again: a parametric bootstrap.
+"""The server's result, and how far its known noise may have moved it: a parametric bootstrap.
 
-What the server holds at the end are the parties' released local centres and the weights of the grid's cells, estimated
-from released sketches. The noise on both is known: that of the sketches by the standard error of a cell
-(`likelihood_error`, `basic_error`), that of a party's local centres by its plan and the estimated sizes. So both are
-drawn again around what was released, the k-means of the grid is repeated, from the final centres and from one start of
-its own, and its clusters are matched with the released ones. How far these lie from the released ones is how far the
-noise may have moved those. Two clusters that change places or merge in some draws lie far off in them.
+At the end the server holds the parties' released local centres and the weights of the grid's cells, estimated from
+released sketches. The noise on both is known: for sketches from the standard error of a cell (`likelihood_error`,
+`basic_error`), for a party's local centres from its plan and the estimated sizes. So the server draws both again around
+the released values, repeats the k-means of the grid from the final centres and from one new start, and matches the new
+clusters with the released ones. Their distances estimate how far the noise has moved the released centres. Clusters
+that change places or merge in some draws are far off in these.
 
 Privacy: post-processing of releases and public numbers; it costs nothing. The draws come from the public seed.
 
-What it does not hold: what a cell hides, for records stand where their local centres are, whatever the other parties
-say of them; the error of the fit to more than two parties, where three columns of different parties depend on each
-other; and the number of local clusters. That local clustering may not have settled is told apart, as it is no noise.
+Not included: the spread within a cell, because records are replaced by their local centres; the error of the fit for
+more than two parties, if three columns of different parties depend on each other; and the number of local clusters.
+Local clusterings that have not converged are reported separately, because that error is not noise.
 
 Source: Efron, "Bootstrap methods" (1979); ours for the rest; docs/report.md, "Quality".
 """
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -30,37 +31,74 @@ from fastlloyd.protocols.vertical_dp.math.fit import GridCells, Pair, rake, thin
 from fastlloyd.protocols.vertical_dp.math.grid import Centers, assign_cells, refine, seed_centers, walks_of
 from fastlloyd.protocols.vertical_dp.math.local import local_doubts
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error
-from fastlloyd.protocols.vertical_dp.messages import Spread
+from fastlloyd.protocols.vertical_dp.messages import SharedResult, Spread
 from fastlloyd.protocols.vertical_dp.plan import Plan
-from fastlloyd.protocols.vertical_dp.result import ServerResult, possible_total
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
 
 Floats = NDArray[np.float64]
 
-# Draws, and steps of Lloyd in each; fewer draws where cells, clusters and parties are many: so much work in all.
+# Draws, and steps of Lloyd in each; with many cells, clusters and parties fewer draws, to limit the work.
 _MOST_DRAWS, _LEAST_DRAWS, _STEPS = 40, 10, 20
 _WORK = 1 << 22
 _MOST_CELLS = 1 << 12
-"""Of a larger grid a sample of the light cells stands for all of them."""
+"""In a larger grid a sample of the light cells represents all of them."""
 _SWEEPS = 3
 _KNOTS = 33
 _NOTHING = 1e-9
 
 
+@dataclass(frozen=True, slots=True)
+class ServerResult:
+    """The server's result: public post-processing of releases.
+
+    Attributes
+    ----------
+    centers : float64 array, shape (k, d)
+        Scaled, columns party by party.
+    weights : float64 array, shape (k,)
+        Estimated users per centre.
+    noisy_total : float
+        Paper: n-hat (vertical-plain: n).
+    cells : GridCells
+        The weighted grid.
+    local_centers : tuple of float64 arrays, shape (k', d_i)
+        As released, scaled.
+    spread : Spread or None
+        How far the noise may have moved it; None for vertical-plain, or before `redraw`.
+    """
+
+    centers: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    noisy_total: float
+    cells: GridCells
+    local_centers: tuple[NDArray[np.float64], ...]
+    spread: Spread | None = None
+
+    @property
+    def shared(self) -> SharedResult:
+        """The result for parties, if the run shares it."""
+        return SharedResult(centers=self.centers, weights=self.weights, spread=self.spread)
+
+
+def possible_total(noisy_total: float, plan: Plan) -> float:
+    """Clip the noisy number of users to 1 .. N; this post-processing keeps noise from ending a run."""
+    return min(max(noisy_total, 1.0), float(plan.n_total))
+
+
 def redraw(plan: Plan, result: ServerResult) -> Spread:
-    """Draw the noise of a result again, and say how far its centres and sizes move.
+    """Draw the noise of a result again, and return how far its centres and sizes move.
 
     Parameters
     ----------
     plan : Plan
-        Of a run with sketches.
+        The plan of a run with sketches.
     result : ServerResult
 
     Notes
     -----
-    It takes less time than the estimate of the weights with two parties, and about as much with four. Where all cells
-    weigh nothing in a draw, they keep their weights.
+    With two parties it takes less time than the estimate of the weights, and about as much with four. If all cells of a
+    draw have weight 0, they keep their weights.
     """
     stream = PublicStream(plan.seed, domains.VERTICAL_REDRAW)
     doubts = [
@@ -90,7 +128,7 @@ def redraw(plan: Plan, result: ServerResult) -> Spread:
 
 
 def _drawing(plan: Plan, result: ServerResult, stream: PublicStream) -> tuple[GridCells, Callable[[], GridCells]]:
-    """Return the cells to work on, and what draws their weights again."""
+    """Return the cells to work on, and a function that draws their weights again."""
     clusters, groups = plan.local_clusters, plan.table_groups
     cells, total = result.cells, result.noisy_total
     if len(groups) == 1 and clusters**plan.clients <= _MOST_CELLS:
@@ -115,7 +153,7 @@ def _drawing(plan: Plan, result: ServerResult, stream: PublicStream) -> tuple[Gr
     tables = {pair: result.cells.table(pair, clusters) for pair in pairs}
 
     def fitted() -> GridCells:
-        # Nothing falls to zero for good: a later table may ask for it again.
+        # No entry becomes exactly zero, because a later table could not raise it again.
         drawn = {pair: noisy(table) + _NOTHING * total for pair, table in tables.items()}
         weights = rake(cells.places, cells.weights, pairs, drawn, _SWEEPS)
         return GridCells(cells.places, weights * (total / weights.sum()) if weights.any() else cells.weights)
@@ -124,7 +162,7 @@ def _drawing(plan: Plan, result: ServerResult, stream: PublicStream) -> tuple[Gr
 
 
 def _unsettled(plan: Plan, result: ServerResult, variances: Sequence[float]) -> Floats:
-    """Return the variance of the final centres that local centres' own adds, shape (k, d): each is a weighed mean."""
+    """Return the variance that the local centres add to the final ones, their weighted means, shape (k, d)."""
     clusters, final = plan.local_clusters, _by_party(plan, result.centers)
     labels, _ = assign_cells(result.cells, walks_of(result.cells.places), result.local_centers, final)
     found = []
@@ -150,7 +188,7 @@ def _by_party(plan: Plan, centers: Centers) -> list[Centers]:
 
 
 def _match(ours: Centers, theirs: Centers) -> NDArray[np.int64]:
-    """Return for each of our centres its own one of theirs: the closest pair first, then the closest of the others."""
+    """Return for each of our centres a different one of theirs, taking the closest remaining pair each time."""
     apart = ((ours[:, None, :] - theirs[None, :, :]) ** 2).sum(axis=2)
     found = np.empty(len(ours), dtype=np.int64)
     for _ in range(len(ours)):
@@ -161,6 +199,6 @@ def _match(ours: Centers, theirs: Centers) -> NDArray[np.int64]:
 
 
 def _laplace(scale: float, stream: PublicStream) -> float:
-    """Draw a number of the Laplace distribution."""
+    """Draw a number from the Laplace distribution."""
     first, second = stream.uniform(2).tolist()
     return scale * math.log(first / second)

@@ -1,13 +1,13 @@
-"""Vertical DP on pooled columns, without messages, line by line: what the parties are tested against.
+"""Vertical DP on pooled columns, without messages, line by line: the reference for tests of the parties.
 
-Written from the paper and from what the modules say differs from it, plainly and slowly; it calls nothing of `math/`,
-`client.py` or `server.py`. The sketches are made record by record and phantom by phantom, from the definition of the
-hash; k-means of released points is the plain one of `kmeans/reference.py`. It shares with the parties the plan with its
-numbers, to which the tables of levels belong, key streams and public draws, and the samplers of the noise, whose secret
-words come from the caller.
+It is simple and slow, written from the paper and from the differences that the modules state; it calls nothing of
+`math/`, `client.py` or `server.py`. Sketches are made record by record and phantom by phantom, from the definition of
+the hash; k-means of released points is that of `kmeans/reference.py`. It shares with the parties the plan with its
+numbers (with the tables of levels), key streams and public draws, and the samplers of the noise, whose secret words
+come from the caller.
 
-What a party sends is the same bit for bit. The server's estimates are floats that are added up in another order here
-and found by halving intervals: they agree to some 10^-15 of n-hat, and tests allow 10^-9.
+A party's messages are identical bit for bit. The server's estimates are floats that are added in another order here and
+found by bisection: they agree to some 10^-15 of n-hat, and tests allow 10^-9.
 
 Source: Vertical DP, Algorithms 1 and 3; `reference_weights.py` for Algorithms 4 and 5.
 """
@@ -41,7 +41,7 @@ _ONE = 1 << _BITS
 
 @dataclass(frozen=True, slots=True)
 class ReferenceResult:
-    """What the parties send and what the server makes of it.
+    """What the parties send, and the server's result.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class ReferenceResult:
         On the grid of 2^-16.
     sketches : mapping from Group to the sketches of its parties, in order
     noisy_total : float
-        Paper: n-hat, before it is cut to 1 .. N.
+        Paper: n-hat, before it is clipped to 1 .. N.
     table : float64 array, shape (k', ..., k')
         Weights of the grid of all parties.
     centers : float64 array, shape (k, d)
@@ -74,7 +74,7 @@ def reference(
     raw_columns : per party, float64 array, shape (n, d_i), scaled
     plan : Plan
     keys : mapping from Group to its key
-    secrets : per party, where its noise comes from
+    secrets : per party, the source of its noise
     """
     local: list[list[Row]] = []
     sketches: dict[Group, list[Levels]] = {group: [] for group in keys}
@@ -127,7 +127,7 @@ def _loc_cluster(x: list[Row], plan: LocalPlan, secret: SecretRandom) -> list[Ro
 
 
 def _part(centers: list[list[float]], plan: LocalPlan, stream: PublicStream) -> list[list[float]]:
-    """Move a centre that stands twice to a public random place."""
+    """Move a repeated centre to a public random place."""
     reach = int(0.8 * _ONE)
     for j in range(1, len(centers)):
         if centers[j] in centers[:j]:
@@ -237,7 +237,7 @@ def _short(vector: Row, radius: int) -> Row:
 
 
 def _spread(boxes: list[_Box], weights: list[float], d: int) -> float:
-    """Return the root of the boxes' variance, each box's own taken as half of a uniform one; at least 0.02 d."""
+    """Return the root of the boxes' variance, at least 0.02 d; within a box take half of a uniform variance."""
     total, squared = in_order(weights), 0.0
     for h in range(d):
         middles = [(box.low[h] + box.high[h]) / 2 / _ONE for box in boxes]

@@ -1,9 +1,9 @@
-"""WeightEst, plainly: the reference's way from sketches to the weights of the grid, on whole tables.
+"""WeightEst for `reference.py`: from sketches to the weights of the grid, on whole tables.
 
-Only `reference.py` uses it. It takes from the package the plan with its numbers: to these belongs F, the distribution
-of a user's level, whose powers are the distributions of unions.
+It takes from the package only the plan with its numbers, among them F, the distribution of a user's level, whose powers
+are the distributions of unions.
 
-Source: Vertical DP, Algorithms 4 and 5, changed as `math/estimate.py`, `math/pair.py` and `math/fit.py` say.
+Source: Vertical DP, Algorithms 4 and 5, with the changes of `math/estimate.py`, `math/pair.py` and `math/fit.py`.
 """
 
 from __future__ import annotations

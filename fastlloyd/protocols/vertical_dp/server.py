@@ -1,6 +1,6 @@
 """Vertical DP, Algorithm 1, lines 3 and 4: from the parties' synopses to the final centres.
 
-The server sees DP centres, DP sketches and the noisy number of users; all it does is post-processing.
+The server sees DP centres, DP sketches and the noisy number of users, and only post-processes them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.math.weights import Group, estimate_weights
 from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis, synopsis_format
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
-from fastlloyd.protocols.vertical_dp.redraw import redraw
-from fastlloyd.protocols.vertical_dp.result import ServerResult, possible_total
+from fastlloyd.protocols.vertical_dp.redraw import ServerResult, possible_total, redraw
 from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
@@ -33,7 +32,7 @@ def server(plan: Plan) -> Party[ServerResult]:
     Raises
     ------
     PeerError
-        A party is missing or sent what does not fit; there is nothing to go on with.
+        A party is missing or sent something invalid, so the run cannot continue.
 
     Notes
     -----
@@ -51,7 +50,7 @@ def server(plan: Plan) -> Party[ServerResult]:
     result = finish([messages[party] for party in parties], plan)
     if plan.protocol != PLAIN:
         result = replace(result, spread=redraw(plan, result))
-    final = FinalResult.write(result.told) if plan.share_result else FinalResult(b"")
+    final = FinalResult.write(result.shared) if plan.share_result else FinalResult(b"")
     yield Send(parties, final, 0)
     yield Attest(SERVER, final, 0)
     yield Publish("round", {"round": 0, "rounds": 1, "clients": plan.clients})
@@ -59,13 +58,13 @@ def server(plan: Plan) -> Party[ServerResult]:
 
 
 def await_prepared(plan: Plan) -> Party[None]:
-    """Wait until every party has its message ready and its releases written down, then let all of them send."""
+    """Wait until every party has its message ready and its releases recorded, then let all of them send."""
     yield from await_ready(clients(plan.clients))
     yield from send_go(clients(plan.clients))
 
 
 def finish(messages: Sequence[Synopsis], plan: Plan) -> ServerResult:
-    """Turn the parties' messages into the final centres."""
+    """Compute the final centres from the parties' messages."""
     forms = [synopsis_format(plan, place) for place in range(plan.clients)]
     grid = float(1 << FRACTION_BITS)
     # Line 3 (c): the grid is the product of these; its points are never made.
@@ -111,26 +110,26 @@ def weigh(sketches: Sequence[Sequence[Levels]], noisy_total: float, plan: Plan) 
 
 
 def _check_users(counts: Mapping[PartyId, int]) -> None:
-    """Refuse labels of more or fewer users than most parties have; all had compared their ids.
+    """Refuse labels for more or fewer users than most parties have, because all compared their ids.
 
     Raises
     ------
     PeerError
-        Names the party; of two that differ, both, for nobody can tell which is wrong.
+        Names the wrong party, or both of two parties that differ.
     """
     usual, _ = Counter(counts.values()).most_common(1)[0]
     if len(counts) == 2 and len(set(counts.values())) == 2:
         (first, one), (second, other) = counts.items()
         raise PeerError(
-            f"{first} sent local clusters of {one} users and {second} of {other}, expected as many, since both hold "
-            "the same ids; look at the versions of both",
+            f"{first} sent local clusters of {one} users and {second} of {other}, expected the same number, because "
+            "both hold the same ids; compare the versions of both",
             rank=second.rank,
         )
     for party, count in counts.items():
         if count != usual:
             raise PeerError(
-                f"{party} sent local clusters of {count} users, expected {usual} as the others did, since all hold the "
-                "same ids; look at its version",
+                f"{party} sent local clusters of {count} users, expected {usual} as the others did, because all hold "
+                "the same ids; check its version",
                 rank=party.rank,
             )
 

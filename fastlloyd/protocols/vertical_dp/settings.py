@@ -1,4 +1,4 @@
-"""What belongs to vertical-dp and vertical-plain, with the paper's values as defaults where it states them.
+"""Settings of vertical-dp and vertical-plain, with the paper's values as defaults where it states them.
 
 Source: Vertical DP, Algorithm 1, §5, §6 "Parameter settings".
 """
@@ -20,7 +20,7 @@ PROTOCOLS = ("vertical-dp", "vertical-plain")
 TIGHT, PAPER = "tight", "paper"
 MAX_LOCAL_CLUSTERS = 64
 _DP = PROTOCOLS[:1]
-# Of the local clusterings, and of the tree in each; those of 'shortened' were tuned on generated sets.
+# Shares of the local clusterings, and of the tree in each; those of 'shortened' were tuned on generated sets.
 _SHARES = {SHORTENED: (0.65, 0.2), "lloyd": (0.5, 0.5), BOX_TREE: (0.5, 0.5)}
 
 
@@ -31,16 +31,17 @@ class Settings:
     Attributes
     ----------
     local : {'auto', 'shortened', 'lloyd', 'dplsf'}
-        Paper: LocCluster; all are ours, and its DPLSF, an LSH forest, is none of them.
+        Paper: LocCluster; all methods are ours, and the paper's DPLSF, an LSH forest, is not among them.
     local_clusters : int or None
         Paper: k'; None for the rule of §5.2.
     total_share : float
         Paper: 1 - b, epsilon_0 / epsilon.
     local_share : float or None
-        Paper: one half of b epsilon, S epsilon_1 of S (epsilon_1 + epsilon_2). None for the local method's own; of
+        Paper: one half of b epsilon, S epsilon_1 of S (epsilon_1 + epsilon_2). None for the local method's default; for
         'shortened' a share of 1 / sigma^2.
     tree_share : float or None
-        Of epsilon_1 (of 'shortened': of its square) for the counts of the tree. None for the local method's own.
+        Share of epsilon_1 (for 'shortened': of its square) for the counts of the tree. None for the local method's
+        default.
     rows : int
         Paper: M.
     gamma : float
@@ -128,21 +129,21 @@ class Settings:
         choices=(GRID_PHANTOMS, PAPER_PHANTOMS),
         of=_DP,
     )
-    share_result: bool = option(False, "tell the parties the final centres too: true or false")
+    share_result: bool = option(False, "send the final centres to the parties too: true or false")
 
 
 def settings_from(protocol: str, values: Mapping[str, Any]) -> Settings:
-    """Read the settings of one protocol; `read_settings` says what else is refused.
+    """Read the settings of one protocol.
 
     Returns
     -------
     Settings
-        With the local method's own shares where none are given.
+        With the local method's default shares where none are given.
 
     Raises
     ------
     ConfigError
-        No protocol of this folder, or a local method that the composition does not know.
+        No protocol of this package, a local method that the composition does not support, or as `read_settings`.
     """
     if protocol not in PROTOCOLS:
         raise ConfigError(f"--protocol: expected one of {', '.join(PROTOCOLS)} here, got {protocol!r}")
@@ -151,7 +152,7 @@ def settings_from(protocol: str, values: Mapping[str, Any]) -> Settings:
 
 def _settled(read: Settings) -> Settings:
     """Choose the local method and its shares where they are automatic."""
-    # The paper's composition adds up epsilons, which Gaussian noise has none of.
+    # The paper's composition adds epsilons, and Gaussian noise has no pure epsilon.
     ours = read.composition == TIGHT and read.phantoms == GRID_PHANTOMS
     if read.local == SHORTENED and not ours:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Sketches of columns: who sees what, where data go and in which messages, in words for those who judge a run.
+"""Sketches of columns: who sees what, and the data flow, in words for people who judge a run.
 
 Source: docs/vertical-dp.md, "Who sees what".
 """
@@ -14,7 +14,7 @@ from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights
 
 
 def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
-    """Return who sees what, the network left out."""
+    """Return who sees what, without the network."""
     private = protocol == "vertical-dp"
     columns = Sight(
         "each other party",
@@ -38,7 +38,7 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
         (
             Sight(
                 "the server and any one party",
-                "with that party's keys, in which local cluster of another party a person may be",
+                "with that party's keys, the possible local clusters of a person at another party",
                 "nothing, for the sketches of these pairs; the noise, for the local centres",
                 bare=True,
             ),
@@ -52,7 +52,7 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
 
 
 def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
-    """Return where data are and go."""
+    """Return the data flow."""
     private = protocol == "vertical-dp"
     one_message = "in one message of this party to the server: "
     return Flow(
@@ -70,5 +70,5 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
 
 
 def _shown(private: bool) -> str:
-    """Say what the result is made of."""
+    """Return the parts of the result."""
     return "the final centres" + ", estimated sizes, and how far off both may be" * private

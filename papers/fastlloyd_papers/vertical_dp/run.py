@@ -27,8 +27,7 @@ from fastlloyd.protocols.vertical_dp.math.fit import GridCells, fit_tables
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.math.local import GRID, LocalClusters, cluster_locally
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
-from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
-from fastlloyd.protocols.vertical_dp.plan import Plan, make_plan
+from fastlloyd.protocols.vertical_dp.plan import Plan, PublicParameters, make_plan
 from fastlloyd.protocols.vertical_dp.server import plain_cells, weigh
 from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, make_sketch
 from fastlloyd.randomness.secret import SecretRandom

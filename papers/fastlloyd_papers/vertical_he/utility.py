@@ -20,8 +20,7 @@ from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
-from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
-from fastlloyd.protocols.vertical_dp.plan import make_plan
+from fastlloyd.protocols.vertical_dp.plan import PublicParameters, make_plan
 from fastlloyd.protocols.vertical_dp.server import weigh
 from fastlloyd.protocols.vertical_he.rounds import first_centers
 from fastlloyd.randomness.secret import SecretRandom

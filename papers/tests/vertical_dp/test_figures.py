@@ -16,8 +16,7 @@ from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_dp.math.fit import GridCells
-from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
-from fastlloyd.protocols.vertical_dp.plan import make_plan
+from fastlloyd.protocols.vertical_dp.plan import PublicParameters, make_plan
 from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.sets.make import make_sets
 from fastlloyd_papers.vertical_dp import fig3 as vertical_dp_fig3

@@ -20,7 +20,7 @@ from fastlloyd.party.effects import Party
 from fastlloyd.protocols.vertical_dp.client import ClientResult, client, prepare
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys
 from fastlloyd.protocols.vertical_dp.plan import Plan, PublicParameters, make_plan
-from fastlloyd.protocols.vertical_dp.result import ServerResult
+from fastlloyd.protocols.vertical_dp.redraw import ServerResult
 from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap

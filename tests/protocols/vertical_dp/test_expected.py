@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastlloyd.protocols.vertical_dp.messages import Told
+from fastlloyd.protocols.vertical_dp.messages import SharedResult
 from fastlloyd.protocols.vertical_dp.protocol import PROTOCOL
 from fastlloyd.protocols.vertical_dp.quality import expect, noise_of
 from fastlloyd.run.config import RunConfig
@@ -38,4 +38,4 @@ def test_what_is_foreseen_of_a_run_says_what_to_expect() -> None:
 
 def test_without_privacy_a_result_is_exact() -> None:
     plan = PROTOCOL.planned(RunConfig(protocol="vertical-plain", n_total=600, k=3), 2, 6)
-    assert noise_of(plan, Told(centers=np.zeros((3, 6)), weights=np.full(3, 200.0))).exact
+    assert noise_of(plan, SharedResult(centers=np.zeros((3, 6)), weights=np.full(3, 200.0))).exact

@@ -105,9 +105,9 @@ def test_a_plan_survives_the_wire() -> None:
         ({"phantoms": 1}, "spends epsilon"),
         ({"local_epsilon": 0.5}, "divides epsilon"),
         ({"clients": 3}, "clients = 3"),
-        ({"names": (("a", "b"), ("c", "d", "e"))}, "in another way"),
-        ({"lo": ((-2.0, -1.0), (-1.0, -1.0, -1.0))}, "in another way"),
-        ({"lo": ((5.0, 5.0), (-1.0, -1.0, -1.0))}, "do not fit together"),
+        ({"names": (("a", "b"), ("c", "d", "e"))}, "differently from the party"),
+        ({"lo": ((-2.0, -1.0), (-1.0, -1.0, -1.0))}, "differently from the party"),
+        ({"lo": ((5.0, 5.0), (-1.0, -1.0, -1.0))}, "columns are inconsistent"),
     ],
 )
 def test_a_party_refuses_a_plan_that_differs(changes, message) -> None:

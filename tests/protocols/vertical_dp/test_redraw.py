@@ -20,8 +20,7 @@ from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally, lo
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
 from fastlloyd.protocols.vertical_dp.plan import Plan
 from fastlloyd.protocols.vertical_dp.quality import noise_of
-from fastlloyd.protocols.vertical_dp.redraw import redraw
-from fastlloyd.protocols.vertical_dp.result import ServerResult, possible_total
+from fastlloyd.protocols.vertical_dp.redraw import ServerResult, possible_total, redraw
 from fastlloyd.protocols.vertical_dp.server import weigh
 from fastlloyd.protocols.vertical_dp.sketch.sketch import make_sketch
 from fastlloyd.report.quality import Quality, judge
@@ -72,8 +71,8 @@ def play(points: Floats, plan: Plan, number: int) -> Played:
 def judged(plan: Plan, result: ServerResult) -> Quality:
     ends = np.ones(plan.d)
     sizes = result.weights.tolist()
-    told = dataclasses.replace(result, spread=redraw(plan, result)).told
-    return judge(noise_of(plan, told), centroids=result.centers, sizes=sizes, lo=-ends, hi=ends)
+    shared = dataclasses.replace(result, spread=redraw(plan, result)).shared
+    return judge(noise_of(plan, shared), centroids=result.centers, sizes=sizes, lo=-ends, hi=ends)
 
 
 @lru_cache(maxsize=8)
@@ -91,11 +90,11 @@ def test_ranges_hold_the_records_that_a_cluster_is_made_of(epsilon: float) -> No
     sizes, coordinates = [], []
     for number in range(RUNS):
         played = play(points, dataclasses.replace(plan, seed=number), number)
-        told = judged(plan, played.result)
-        assert told.size_ranges is not None and told.centre_margins is not None
-        weights, reach = played.result.weights, np.diff(told.size_ranges, axis=1)[:, 0] / 2.0
+        verdict = judged(plan, played.result)
+        assert verdict.size_ranges is not None and verdict.centre_margins is not None
+        weights, reach = played.result.weights, np.diff(verdict.size_ranges, axis=1)[:, 0] / 2.0
         sizes.append(np.abs(weights - played.sizes) / reach)
-        coordinates.append(np.abs(played.result.centers - played.means) / told.centre_margins)
+        coordinates.append(np.abs(played.result.centers - played.means) / verdict.centre_margins)
     for off in (np.array(sizes), np.array(coordinates)):
         # Runs that end at a poor place err in many coordinates at once.
         assert np.mean(off <= 1.0) >= 0.85

@@ -265,7 +265,7 @@ REFUSED: dict[str, tuple[type[Message], bytes, Any, str]] = {
         FinalResult,
         b"",
         PLAIN_RESULT,
-        "expected 16 bytes of centres and what belongs to them, got 0",
+        "expected 16 bytes of centres, weights and errors, got 0",
     ),
     "far result": (FinalResult, FLOATS, PLAIN_RESULT, "a centre lies outside [-1, 1]"),
     "short piece": (KeyPiece, bytes(18), PieceFormat(3, 1, 2, 6), "expected 19 bytes of a piece of the key, got 18"),
@@ -343,7 +343,12 @@ def test_numbers_come_back() -> None:
     assert statistic.elements(StatisticFormat(RING, 3)).tolist() == [1, 2**32 - 2, 3]
     assert LocalCenters.read(encode_centers(CENTERS), LOCAL).centers(2).tolist() == CENTERS.tolist()
     assert MergedCenters.read(b"\5" + encode_centers(CENTERS), LOCAL).centers(2).tolist() == CENTERS.tolist()
-    told = FinalResult.read(encode_centers(CENTERS), PLAIN_RESULT).told(PLAIN_RESULT)
-    assert told is not None and np.array_equal(told.centers, CENTERS) and told.weights is None and told.spread is None
-    assert FinalResult(b"").told(replace(PLAIN_RESULT, shared=False)) is None
+    result = FinalResult.read(encode_centers(CENTERS), PLAIN_RESULT).result(PLAIN_RESULT)
+    assert (
+        result is not None
+        and np.array_equal(result.centers, CENTERS)
+        and result.weights is None
+        and result.spread is None
+    )
+    assert FinalResult(b"").result(replace(PLAIN_RESULT, shared=False)) is None
     assert NoisySums.of(np.array([-1, 2])).integers().tolist() == [-1, 2]

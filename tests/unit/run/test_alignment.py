@@ -10,7 +10,7 @@ import pytest
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import ConfigError
 from fastlloyd.party.option import read_settings
-from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
+from fastlloyd.protocols.vertical_dp.plan import PublicParameters
 from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.vertical import Alignment, VerticalInputs
