@@ -22,8 +22,8 @@ from fastlloyd.party.effects import Party
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocol.masked import payload_line
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
-from fastlloyd.protocols.fastlloyd.plan_lines import round_lines
 from fastlloyd.protocols.fastlloyd.plus_state import noise_deviations
+from fastlloyd.protocols.fastlloyd.protocol import round_lines
 from fastlloyd.protocols.fastlloyd.round_plan import MOST_CELLS, Outline
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.randomness.secret import SecretRandom

@@ -1,7 +1,7 @@
-"""fastlloyd-plus, `--k auto:KMAX`: from the last centres of a run with KMAX clusters to as many as there seem to be.
+"""fastlloyd-plus, `--k auto:KMAX`: merge the last KMAX clusters to the number that the data support.
 
-Each client computes it from what all of them were told: post-processing, which spends no privacy. The noise of all
-rounds is that of KMAX clusters.
+Each client computes it from releases: post-processing, which spends no privacy. The noise of all rounds is that of KMAX
+clusters.
 
 Source: docs/fastlloyd-plus.md, "Choosing k".
 """
@@ -25,12 +25,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The clusters that are left.
+    """The clusters that remain after merging.
 
     Attributes
     ----------
     merging : Merging
-        Which of the KMAX clusters they are made of; costs in the units of the domain.
+        The KMAX clusters in each of them; costs in the units of the domain.
     exact : float64 array, shape (k, d)
         Their centres, scaled domain.
     grid : int64 array, shape (k, d)
@@ -45,7 +45,7 @@ class Chosen:
 
 
 def choose_k(plan: Plan, centers: Centers) -> Chosen | None:
-    """Choose the number of clusters from the last centres; None where it was given.
+    """Choose the number of clusters from the last centres; None if it was given.
 
     Notes
     -----
@@ -61,7 +61,7 @@ def choose_k(plan: Plan, centers: Centers) -> Chosen | None:
 
 
 def shares(centers: Centers, merging: Merging) -> Floats:
-    """Return which part of its group's records each cluster has, shape (k,); 0 for a cluster in no group."""
+    """Return each cluster's share of its group's records, shape (k,); 0 for a cluster in no group."""
     held = np.maximum(centers.noisy_counts, 1.0)
     found = np.zeros(len(held))
     for group, total in zip(merging.groups, gather(held, merging.groups).tolist(), strict=True):

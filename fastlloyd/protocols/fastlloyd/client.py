@@ -1,9 +1,8 @@
 """FastLloyd, Algorithm 1, from client p_i's side.
 
-The paper's names here: D_i is `raw_points`, mu~(t) is `centers`, R_ij and C_ij together are the `update`, U^ and C^
-together are `noisy`. Each step is one call: its lines are marked again in `rounds.py`, those of Figure 1 in
-`lifecycle/masked_sums.py`. `fastlloyd-plus` runs the same steps; `local_update` and `post_process` ask `plus.py` for
-its numbers.
+The paper's D_i is `raw_points`, mu~(t) is `centers`, R_ij and C_ij together are `update`, U^ and C^ together are
+`noisy`. Each step is one call: `rounds.py` has its lines, and `lifecycle/masked_sums.py` those of Figure 1.
+`fastlloyd-plus` runs the same steps; `local_update` and `post_process` then call `plus.py`.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ class ClientResult:
     centers : Centers
         Released.
     raw_labels : int64 array, shape (n,)
-        Of its own records; stays here.
+        Cluster of each own record; never sent.
     included : tuple
         Per round, the clients whose updates were in the sum.
     path : tuple of float64 arrays, shape (k, d)
-        The centres at the start and after each round, all of them public or released.
+        The centres at the start and after each round, all public or released.
     chosen : Chosen or None
-        The clusters that are left of `centers` where their number is chosen; None where it was given.
+        The remaining clusters of `centers` if the clients choose k; None if k was given.
     """
 
     centers: Centers
@@ -93,7 +92,7 @@ def client(
     included: list[tuple[PartyId, ...]] = []
     path = [centers.exact]
     for t in range(len(plan.rounds)):  # line 4
-        # "Assignment Step" and "Local Update", lines 5 to 13: R and C in one vector, made when asked for.
+        # "Assignment Step" and "Local Update", lines 5 to 13: R and C in one vector, computed when it is sent.
         update = partial(local_update, raw_points, centers, plan, t)
         # "Global Update", lines 14 to 16: GlobalMSA once for both.
         noisy, among = yield from global_msa.add_up(t, update)

@@ -34,7 +34,7 @@ class AgreedTerms(RunTerms):
         Let the clients choose k from the last centres (fastlloyd-plus).
     masking : {'common', 'pairwise'}
     known_shares : int
-        With pairwise masking, t: of how many clients an observer may know the shares of noise, its own counted.
+        With pairwise masking, t: number of clients whose shares of noise an observer may know, including its own.
     """
 
     min_clients: int
@@ -84,7 +84,7 @@ class PublicParameters(AgreedTerms):
 
 
 def _check_choice(public: PublicParameters) -> None:
-    """Refuse a choice of k where there is none, with the mend."""
+    """Refuse a choice of k that the protocol does not support; the error says how to fix it."""
     if not public.choose_k:
         return
     if public.protocol != PLUS:

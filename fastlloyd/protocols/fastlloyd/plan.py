@@ -36,9 +36,9 @@ __all__ = [
 ]
 
 MAX_ROUNDS = 1000
-# A plan's noise over that of the formulas, at most: it is calibrated to the last digits of epsilon.
+# The largest factor between a plan's noise and that of the formulas: the plan is calibrated to epsilon.
 _MOST_NOISE = 1.01
-# Ring elements that a party keeps ready for rounds to come (8 MiB at most).
+# Ring elements that a party prepares for later rounds (8 MiB at most).
 _READY_ELEMENTS = 1 << 20
 
 
@@ -58,11 +58,11 @@ class Plan(AgreedTerms, PlainPlan):
     plus: PlusPlan | None = None
 
     def is_survey(self, t: int) -> bool:
-        """Whether round t looks at all records together (fastlloyd-plus)."""
+        """Return whether round t is a survey of all records together (fastlloyd-plus)."""
         return t == 0 and self.plus is not None and self.plus.survey
 
     def lengths(self, t: int) -> tuple[int, int]:
-        """Return how many sums and how many counts round t's vector has: k d and k, or none and all cells."""
+        """Return the numbers of sums and of counts in round t's vector: k d and k, or 0 and all cells."""
         cells, clusters = self.rounds[t].cells, self.rounds[t].clusters
         return (0, cells) if cells else (clusters * self.d, clusters)
 
@@ -72,11 +72,11 @@ class Plan(AgreedTerms, PlainPlan):
 
     @property
     def private(self) -> bool:
-        """Whether the releases carry differential privacy at all."""
+        """Whether the releases are differentially private."""
         return self.mechanism != "none"
 
     def rounds_ahead(self, t: int) -> range:
-        """Return the rounds from t on whose noise and masks are worth having ready: bounded in memory."""
+        """Return the rounds from t on whose noise and masks are prepared ahead: bounded in memory."""
         together = accumulate(self.elements(later) for later in range(t, len(self.rounds)))
         fitting = sum(elements <= _READY_ELEMENTS for elements in together)
         return range(t, min(len(self.rounds), t + max(1, fitting)))
@@ -140,7 +140,7 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
     Raises
     ------
     RangeError
-        The ring is too narrow for these public bounds; names the mend.
+        The ring is too narrow for these public bounds; the error says how to fix it.
     """
     settings = settings_from(public.protocol, public.settings)
     delta = _allowed_delta(public)
@@ -150,7 +150,7 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
         k=public.k,
         d=d,
         n=public.n_total,
-        # What the error analysis sees is all noise, not only the part that counts for privacy.
+        # The error analysis uses all noise, not only the part that counts for privacy.
         epsilon=public.epsilon / public.spread,
         sigma=sigma * public.spread,
         settings=settings,
@@ -189,7 +189,7 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
     Raises
     ------
     ValueError
-        The plan differs from the configuration, spends more than epsilon, or adds more noise than that asks for: the
+        The plan differs from the configuration, spends more than epsilon, or adds more noise than epsilon needs: the
         server is at fault.
     """
     plan.compare({**same_named(Plan, public), "d": d, "names": names})
@@ -212,7 +212,7 @@ def _allowed_delta(public: PublicParameters) -> float:
 
 
 def _check_ranges(plan: Plan, outline: Outline) -> None:
-    """Refuse radii, cells, modes and fraction bits that the configuration does not give."""
+    """Refuse radii, cells, modes and fraction bits that differ from the configuration's."""
     rule = (outline.relative, outline.clip, outline.settings.domain)
     if (plan.relative, plan.clip, plan.domain) != rule:
         raise ValueError(
@@ -241,26 +241,26 @@ def _check_ranges(plan: Plan, outline: Outline) -> None:
         if radius is None and planned.radius is None:
             continue
         if radius is None or planned.radius is None:
-            told, wanted = ("no radius", "one") if planned.radius is None else (f"the radius {planned.radius}", "none")
-            raise ValueError(f"the plan has {told} in round {t}, expected {wanted}")
+            got, needed = ("no radius", "one") if planned.radius is None else (f"the radius {planned.radius}", "none")
+            raise ValueError(f"the plan has {got} in round {t}, expected {needed}")
         radius *= 1 << plan.fraction_bits
         if abs(planned.radius - radius) > 1 + 1e-9 * radius:
             raise ValueError(f"the plan has the radius {planned.radius} in round {t}, expected about {radius:.6g}")
 
 
 def _check_plus(plan: PlusPlan | None, expected: PlusPlan | None) -> None:
-    """Refuse what the configuration does not give for fastlloyd-plus."""
+    """Refuse numbers of fastlloyd-plus that differ from the configuration's."""
     if plan is None or expected is None:
         if plan is not expected:
             got, needed = ("a", "none") if expected is None else ("no", "one")
             raise ValueError(f"the plan has {got} part for fastlloyd-plus, expected {needed}")
     elif names := plan.differing(expected):
-        told, wanted = (show(getattr(one, names[0])) for one in (plan, expected))
-        raise ValueError(f"the plan's {names[0]} of fastlloyd-plus: expected {wanted}, got {told}")
+        got, needed = (show(getattr(one, names[0])) for one in (plan, expected))
+        raise ValueError(f"the plan's {names[0]} of fastlloyd-plus: expected {needed}, got {got}")
 
 
 def _check_noise(plan: Plan, outline: Outline) -> None:
-    """Refuse more noise than epsilon asks for: it would spoil the result, or be more than a client can draw."""
+    """Refuse more noise than epsilon needs: it would spoil the result, or exceed what a client can draw."""
     for t, planned in enumerate(plan.rounds):
         most = outline.round_plan(t, plan.fraction_bits, _MOST_NOISE)
         if planned.sum_scale > most.sum_scale or planned.count_scale > most.count_scale:

@@ -1,13 +1,12 @@
-"""fastlloyd-plus: what a client sends in a round, and what all clients make of the noisy answer.
+"""fastlloyd-plus: what a client sends in a round, and what all clients compute from the noisy reply.
 
-Round 0 asks for the middle and the spread of all records together, or for a histogram (`plus_grid.py`). From these
-follow the start and the radius; where both would be mostly noise there is no such round. In each
-later round a record enters with its vector from the nearest centre, shortened to the radius r; r comes from earlier
-releases, so it is sent in units of r: what it means to the server, and the sensitivity, stay the same. The noisy
-steps are then weighed against what is known by then (a Kalman filter with a known noise), and a cluster that is
-hardly worth having is moved to where one is missing.
+Round 0 asks for the middle and the spread of all records together, or for a histogram (`plus_grid.py`), which determine
+the start and the radius; there is no such round if both would be mostly noise. In each later round a record contributes
+its vector from the nearest centre, shortened to the radius r. As r follows from earlier releases, the vector is sent in
+units of r, so that the sensitivity is constant. The noisy steps are then combined with the estimates so far (a Kalman
+filter with known noise), and a nearly useless cluster is moved to where one is missing.
 
-All of it but the two updates works on released values only. It uses basic IEEE operations in a fixed order (sums by
+Everything but the updates works on released values only. It uses basic IEEE operations in a fixed order (sums by
 `total`), so that every client computes the same bits.
 
 Source: docs/fastlloyd-plus.md.
@@ -55,16 +54,16 @@ _BLOCK = 1 << 16
 
 
 def first_state(plan: Plan, *, given: bool) -> State:
-    """Return what is known before round 0."""
+    """Return the state before round 0."""
     return _state(plan, np.zeros(plan.d), np.full(plan.d, math.sqrt(SPREAD_PRIOR)), float(plan.n_total), given=given)
 
 
 def plus_update(points: GridPoints, centers: NDArray[np.int64], state: State, plan: Plan, t: int) -> NDArray[np.int64]:
-    """Return what one client adds in round t, shape (plan.elements(t),): to histogram, survey, or sums and counts.
+    """Return one client's vector of round t, shape (plan.elements(t),): of histogram, survey, or sums and counts.
 
     Notes
     -----
-    Sees: nobody but the caller, until masked. Privacy: as each of the three says.
+    Sees: nobody but the caller, until masked. Privacy: see each of the three.
     """
     if plan.rounds[t].cells:
         return grid_update(points, plan)
@@ -87,7 +86,7 @@ def next_state(noisy: Floats, centers: Floats, state: State, plan: Plan, t: int)
 
 
 def radius(state: State, plan: Plan, t: int) -> tuple[int, int]:
-    """Return the radius of round t in grid units, and by what whole number a vector is multiplied before it is sent.
+    """Return the radius of round t in grid units, and the whole number that a sent vector is multiplied by.
 
     Notes
     -----
@@ -96,8 +95,8 @@ def radius(state: State, plan: Plan, t: int) -> tuple[int, int]:
     nominal = plan.rounds[t].radius
     if plan.plus is None or nominal is None:
         raise ValueError(f"round {t} of this plan has no radius")
-    wanted = state.spread * plan.plus.stage(t)[0].reach * float(1 << plan.fraction_bits)
-    multiple = min(max(1, math.floor(nominal / max(wanted, 1.0) + 0.5)), nominal)
+    target = state.spread * plan.plus.stage(t)[0].reach * float(1 << plan.fraction_bits)
+    multiple = min(max(1, math.floor(nominal / max(target, 1.0) + 0.5)), nominal)
     return nominal // multiple, multiple
 
 
@@ -184,7 +183,7 @@ def read_survey(
 
 
 def _feature_variances(noisy: Floats, doubt: float) -> Floats:
-    """Weigh noisy variances of features, shape (d,), with this variance of their own against their mean and a prior."""
+    """Combine noisy variances of features, shape (d,), of error variance `doubt`, with their mean and a prior."""
     mean = total(noisy) / len(noisy)
     precision, prior = len(noisy) / max(doubt, 1e-12), 1.0 / (_SPREAD_DOUBT * _SPREAD_DOUBT)
     pooled = (mean * precision + SPREAD_PRIOR * prior) / (precision + prior)
@@ -210,10 +209,10 @@ def advance(
     Notes
     -----
     Sees: the clients. Post-processing: no privacy is spent.
-    A centre is known up to a variance P, and between rounds it moves by its Lloyd step, of expected square Q. Its
-    noisy step y has noise of variance V = (noise / count)^2; so the best guess is the share (P + Q) / (P + Q + V) of y.
-    After the last round of a stage clusters are merged, to as many as the next has. After a histogram the last rounds
-    make up for what shortening leaves out.
+    A centre's error has variance P, and between rounds it moves by its Lloyd step, of expected square Q. Its noisy step
+    y has noise of variance V = (noise / count)^2; so the best estimate is (P + Q) / (P + Q + V) times y.
+    After the last round of a stage, clusters are merged to the number of the next stage. After a histogram, the last
+    rounds correct for shortening.
     """
     if plan.plus is None:
         raise ValueError("this plan is not one of fastlloyd-plus")
@@ -256,9 +255,9 @@ def last_doubt(plan: Plan, state: State) -> tuple[Floats, Floats, int]:
 
 
 def expected_deviation(plan: Plan) -> float:
-    """Return how far off an average centre is expected to be: standard deviation of a coordinate, scaled domain.
+    """Return the expected standard deviation of a coordinate of an average centre, scaled domain.
 
-    The rounds' weighing with what is known before any round: equal clusters of the public N, features of the usual
+    It follows the filter of all rounds from what is public before: equal clusters of N records, features of the prior
     variance.
     """
     if plan.plus is None:
@@ -269,13 +268,13 @@ def expected_deviation(plan: Plan) -> float:
         doubt = _square(noise_deviations(plan, t)[0] / float(multiple) / (plan.n_total / plan.rounds[t].clusters))
         before = known + _expected_square(state, plan, t)
         known = before * doubt / (before + doubt) if plan.plus.shrink else doubt
-        if t + 1 < len(plan.rounds):  # a mean of several, where these are merged
+        if t + 1 < len(plan.rounds):  # merging takes the mean of several
             known *= plan.rounds[t + 1].clusters / plan.rounds[t].clusters
     return math.sqrt(known)
 
 
 def _expected_square(state: State, plan: Plan, t: int) -> float:
-    """Return the square that a coordinate of a centre's step is expected to have."""
+    """Return the expected square of a coordinate of a centre's step."""
     if plan.plus is None:
         raise ValueError("this plan is not one of fastlloyd-plus")
     stage, begin = plan.plus.stage(t)
@@ -284,12 +283,12 @@ def _expected_square(state: State, plan: Plan, t: int) -> float:
 
 
 def _divisor(counts: Floats, share: float) -> Floats:
-    """Return what sums are divided by: the counts, but not less than a part of an equal share."""
+    """Return the divisors of sums: the counts, but at least a part of an equal share."""
     return np.maximum(counts, _LEAST_SHARE * share)
 
 
 def _weigh_counts(noisy: Floats, count_noise: float, state: State, plan: Plan, age: int) -> tuple[Floats, Floats]:
-    """Weigh noisy counts against those known so far."""
+    """Combine noisy counts with the estimates so far."""
     share = state.records / len(noisy)
     if not plan.plus or not plan.plus.shrink:
         return noisy, np.full(len(noisy), _square(count_noise))
@@ -301,7 +300,7 @@ def _weigh_counts(noisy: Floats, count_noise: float, state: State, plan: Plan, a
 
 
 def _swap(found: Clusters, state: State, plan: Plan, t: int) -> Clusters:
-    """Move clusters that are hardly worth having to where one is missing."""
+    """Move nearly useless clusters to where one is missing."""
     cell = 1.0 if plan.plus is None else plan.plus.stage(t)[0].cell
     least = _GRID_LEAST_GAIN if plan.rounds[0].cells else _LEAST_GAIN
     stream = PublicStream(plan.seed, f"{domains.PLUS_SWAPS}{t}")
@@ -309,7 +308,7 @@ def _swap(found: Clusters, state: State, plan: Plan, t: int) -> Clusters:
 
 
 def _state(plan: Plan, middle: Floats, deviation: Floats, records: float, *, given: bool) -> State:
-    """Return a state in which nothing is known of single clusters."""
+    """Return a state without knowledge about single clusters."""
     clusters = plan.rounds[0].clusters
     share = np.full(clusters, records / clusters)
     doubt = (_COUNT_DOUBT * share) ** 2
@@ -317,12 +316,12 @@ def _state(plan: Plan, middle: Floats, deviation: Floats, records: float, *, giv
 
 
 def _square(value: float) -> float:
-    """Multiply a number with itself: pow of another C library may round otherwise, and all clients must agree."""
+    """Square a number: `pow` rounds differently in some C libraries, and all clients must agree."""
     return value * value
 
 
 def _power(base: float, exponent: int) -> float:
-    """Multiply in order: the library's power may differ in its last digit between machines."""
+    """Multiply in order: the library's power may differ in the last digit between machines."""
     result = 1.0
     for _ in range(exponent):
         result *= base

@@ -1,9 +1,8 @@
 """The histogram start of fastlloyd-plus: one noisy count for each cell of a grid, and k-means of the cells.
 
-With few features and enough records a coarse histogram shows where the clusters are, how large they are, and how the
-records spread, all at once. Round 0 releases it; the start, the sizes and the spread are made from it alike by all
-clients, by basic IEEE operations in a fixed order. In the last rounds it also shows what shortening leaves out of each
-cluster. Only `grid_update` sees records.
+With few features and enough records, a coarse histogram shows the clusters, their sizes, and the spread of the records.
+Round 0 releases it; all clients compute the same start, sizes and spread from it, by basic IEEE operations in a fixed
+order. In the last rounds it also shows what shortening leaves out of each cluster. Only `grid_update` sees records.
 
 Source: docs/fastlloyd-plus.md; k-means of a noisy histogram: Su et al., "Differentially private k-means clustering"
 (2016), EUGkM.
@@ -43,21 +42,21 @@ _MOST_MORE, _MOST_MORE_OF_ONE = 0.25, 4.0
 # Chance that a standard normal variable is above x: 1 / (2 (1 + x (c_1 + x (c_2 + ...)))^16), error 1.5e-7; Abramowitz
 # and Stegun, 26.2.19. Basic operations only, as all clients must agree.
 _NORMAL_TAIL = (0.0498673470, 0.0211410061, 0.0032776263, 0.0000380036, 0.0000488906, 0.0000053830)
-_LEAST_WEIGHT = 1e-3  # of a cell, over the noise, where even so too few are left
+_LEAST_WEIGHT = 1e-3  # of a cell, over the noise, if too few are left even so
 _RESTARTS, _STEPS = 8, 30
 _MOST_WORK = 1 << 22  # cells times clusters times restarts
 _LEAST_SHARE = 0.1  # for the doubt about a centre, of an equal share of the records
 _EDGE_DOUBT = 0.25  # of the variance within a cell
-_PARTS = 2  # of a cell along each feature, where shortening is made up for
+_PARTS = 2  # of a cell along each feature, for the correction of shortening
 
 REST_SHARE = 0.5
-"""How much of what the histogram says that shortening leaves out is added, where its noise allows it."""
+"""Share of the histogram's estimate of what shortening leaves out that is added, if its noise allows it."""
 
 _BLOCK = 1 << 16
 
 
 def grid_update(points: GridPoints, plan: Plan) -> NDArray[np.int64]:
-    """Return how many of one client's records lie in each cell, times 2^q, shape (g^d,).
+    """Return the number of one client's records in each cell, times 2^q, shape (g^d,).
 
     Cell i of a feature begins at -1 + 2 i / g and the last one holds its upper end; the last feature's cell changes
     fastest.

@@ -1,10 +1,9 @@
 """What the plan of a fastlloyd-plus run holds beyond that of fastlloyd: the survey, radii and which parts are on.
 
 Round 0 is a survey of all records together, which releases their sums, their squares and their number in one vector;
-or, with few features, a histogram, which releases one count for each cell of a grid; where both would be mostly noise
-there is neither. All later rounds release relative
-sums in units of a radius that follows from earlier releases, so their sensitivity is a constant: see
-`plus.scaled_update`.
+or, with few features, a histogram, which releases one count for each cell of a grid. If both would be mostly noise,
+there is neither. All later rounds release relative sums in units of a radius that follows from earlier releases, so
+their sensitivity is constant: see `plus.scaled_update`.
 
 Source: docs/fastlloyd-plus.md.
 """
@@ -27,7 +26,7 @@ SURVEY_COUNT_RATIO = 3.0
 LEAST_ROUNDS = 3
 """With fewer rounds there is neither survey nor histogram: it would leave nothing to refine."""
 MIDDLE_VARIANCE = 0.15
-"""Variance of a coordinate of the records' middle, before anything is known."""
+"""Prior variance of a coordinate of the records' middle."""
 # With several clusters and more than `GRID_FEATURES` features: no survey if the noise on its middle has at least this
 # variance, over `MIDDLE_VARIANCE`, unless the noise on an average centre's whole step, over all features, has a
 # deviation above the second: tuned, see docs/fastlloyd-plus.md.
@@ -39,13 +38,13 @@ MOST_CELLS = 4096
 GRID_CLUSTERS = 1024
 """With more clusters there is no histogram: k-means of its cells would take longer than a round may."""
 _CELL_NOISE = 2.0  # public N over the noise on a cell, over this, is (cells along a feature)^((2 + d) / 2)
-_CELLS_OF_CLUSTER = 1.5  # at least so many cells, over k
+_CELLS_OF_CLUSTER = 1.5  # the least number of cells, over k
 _LEAST_RECORDS = 3.0  # public share of a cluster over the noise on a cell, for a histogram to be worth it
 
 SPREAD_PRIOR = 0.15
-"""Variance of a feature, before anything is known and where none is measured."""
+"""Prior variance of a feature, also used if none is measured."""
 SPREAD_LIMITS = (0.01, 0.6)
-"""What a measured mean variance of the features is kept in."""
+"""Limits of a measured mean variance of the features."""
 FEATURE_FLOOR = 0.3
 """Least variance of a feature over the mean of all features."""
 
@@ -83,7 +82,7 @@ class Stage:
     reach: float
 
     def agrees(self, other: Stage) -> bool:
-        """Whether another one is the same but for the last digits of its figures."""
+        """Return whether another stage is the same up to rounding."""
         return (
             (self.rounds, self.clusters) == (other.rounds, other.clusters)
             and math.isclose(self.cell, other.cell, rel_tol=1e-9)
@@ -121,11 +120,11 @@ class PlusPlan:
         return int(self.survey or self.cells > 0)
 
     def differing(self, other: PlusPlan) -> list[str]:
-        """Name the numbers in which another one differs by more than the last digits of its figures."""
+        """Return the names of the numbers that differ by more than rounding."""
         plain = ("survey", "cells", "shorten", "shrink", "swap")
         names = [name for name in plain if getattr(self, name) != getattr(other, name)]
-        alike = len(self.stages) == len(other.stages) and all(map(Stage.agrees, self.stages, other.stages))
-        return names if alike else [*names, "stages"]
+        same = len(self.stages) == len(other.stages) and all(map(Stage.agrees, self.stages, other.stages))
+        return names if same else [*names, "stages"]
 
     def stage(self, t: int) -> tuple[Stage, int]:
         """Return the stage of round t, and the first of its rounds with sums about centres; round 0 belongs to it."""
@@ -137,16 +136,16 @@ class PlusPlan:
         return self.stages[-1], begin
 
     def age(self, t: int) -> int:
-        """Return how many rounds with sums about centres were before round t, since the first merge if any."""
+        """Return the number of rounds with sums about centres before round t, since the first merge if any."""
         merged = self.first + self.stages[0].rounds
         return t - merged if t >= merged else t - self.first
 
     def nominal_radius(self, t: int, d: int) -> float:
-        """Return the largest radius there can be in round t, scaled domain: all others are whole fractions of it."""
+        """Return the largest possible radius of round t, scaled domain: all others are whole fractions of it."""
         return self.stage(t)[0].reach * math.sqrt(d)
 
     def largest_coordinate(self, k: int, d: int) -> float:
-        """Return how much one record can add to one coordinate of a sum, scaled domain.
+        """Return the most that one record can add to one coordinate of a sum, scaled domain.
 
         A shortened vector's coordinate is at most that of x - c, 2, and it is sent m times; m times its norm is at most
         the nominal radius. m is the whole number nearest to sqrt(d) / spread, and the spread is at least sqrt(d) times
@@ -173,7 +172,7 @@ def make_plus(settings: Settings, *, k: int, d: int, n: int, sigma: float, round
     Raises
     ------
     ConfigError
-        A histogram was asked for where there cannot be one.
+        The settings ask for a histogram that is impossible.
     """
     if settings.start == "grid":
         _check_grid(settings, k=k, d=d, rounds=rounds)
@@ -204,7 +203,7 @@ def make_plus(settings: Settings, *, k: int, d: int, n: int, sigma: float, round
 
 
 def _check_grid(settings: Settings, *, k: int, d: int, rounds: int) -> None:
-    """Refuse a histogram that was asked for where there cannot be one."""
+    """Refuse settings that ask for an impossible histogram."""
     if d > GRID_FEATURES:
         problem = f"expected at most {GRID_FEATURES} features, got {d}; name fewer with --columns"
     elif k > GRID_CLUSTERS:
@@ -219,7 +218,7 @@ def _check_grid(settings: Settings, *, k: int, d: int, rounds: int) -> None:
 
 
 def _reach(settings: Settings, noise: float) -> float:
-    """Return the radius over spread and cell; `noise` is that on a count over an equal share of the records."""
+    """Return the radius over spread and cell; `noise` is the noise on a count over an equal share of the records."""
     if settings.reach is not None:
         return settings.reach
     low, high = _REACH_LIMITS
@@ -231,9 +230,9 @@ def _wide_stages(
 ) -> tuple[tuple[int, int], ...]:
     """Return rounds and clusters of the stages with more than k; `noise` is that on a count over all records.
 
-    More centres than clusters find them more surely, and merging puts the pieces together (Dasgupta and Schulman, "A
+    More centres than clusters find them more reliably, and merging joins the pieces (Dasgupta and Schulman, "A
     probabilistic analysis of EM for mixtures of separated, spherical Gaussians", 2007); but each has fewer records.
-    Between merges of a few, rounds move those that are left to where they belong.
+    Rounds between merges of a few clusters move the remaining ones into place.
     """
 
     def allows(most: tuple[float, float]) -> bool:
@@ -242,13 +241,13 @@ def _wide_stages(
     least = sum(rounds for rounds, _ in _NARROWING) + _LEAST_LATER
     narrows = count >= least and not histogram and round(_NARROWING[0][1] * k) <= MOST
     if settings.wide is not None:
-        wanted: tuple[tuple[int, float], ...] = ((_WIDE_ROUNDS, settings.wide),)
+        stages: tuple[tuple[int, float], ...] = ((_WIDE_ROUNDS, settings.wide),)
     elif narrows and allows(_NARROWING_NOISE):
-        wanted = _NARROWING
+        stages = _NARROWING
     else:
-        wanted = ((_WIDE_ROUNDS, _WIDE),) if allows(_WIDE_NOISE) else ()
+        stages = ((_WIDE_ROUNDS, _WIDE),) if allows(_WIDE_NOISE) else ()
     found: dict[int, int] = {}
-    for rounds, factor in wanted:
+    for rounds, factor in stages:
         clusters, fitting = round(factor * k), min(rounds, count - 2)
         if k < clusters <= MOST and fitting > 0:
             found[clusters] = found.get(clusters, 0) + fitting
@@ -264,7 +263,7 @@ def _has_histogram(settings: Settings, *, k: int, d: int, n: int, sigma: float) 
 
 
 def _has_survey(settings: Settings, *, k: int, d: int, n: int, sigma: float, rounds: int) -> bool:
-    """Return whether round 0 is a survey, by public numbers alone: mostly not where it would be mostly noise."""
+    """Return whether round 0 is a survey, by public numbers alone: usually not if it would be mostly noise."""
     if settings.survey == 0.0 or settings.start == "survey" or k == 1 or d <= GRID_FEATURES:
         return settings.survey > 0.0
     noise = _survey_multipliers(settings, sigma)[0] * math.sqrt(d * (1.0 + SQUARE_WEIGHT * SQUARE_WEIGHT)) / n
@@ -278,20 +277,20 @@ def _survey_multipliers(settings: Settings, sigma: float) -> tuple[float, float]
 
 
 def _grid_cells(settings: Settings, *, clusters: int, d: int, n: int, sigma: float) -> int:
-    """Return how many cells the histogram has along each feature, by public numbers alone.
+    """Return the number of cells along each feature of the histogram, by public numbers alone.
 
-    The finer a grid, the less a centre is off by the width of a cell, and the more noise there is in all its cells
-    together: the best width follows from the records over the noise on one count, as in Su et al. (2016), §5.
+    A finer grid has a smaller error from the width of a cell, but more noise in all cells together: the best width
+    follows from the records over the noise on one count, as in Su et al. (2016), §5.
     """
     noise, most = sigma / math.sqrt(settings.grid), _most_cells(d)
     if noise == 0.0:
         return most
-    wanted = round(math.pow(n / (_CELL_NOISE * noise), 2.0 / (2.0 + d)))
-    return min(max(wanted, _least_cells(clusters, d), 2), most)
+    best = round(math.pow(n / (_CELL_NOISE * noise), 2.0 / (2.0 + d)))
+    return min(max(best, _least_cells(clusters, d), 2), most)
 
 
 def _least_cells(clusters: int, d: int) -> int:
-    """Return the least cells along a feature that are enough for so many clusters."""
+    """Return the least number of cells along a feature that is enough for these clusters."""
     return math.ceil(math.pow(_CELLS_OF_CLUSTER * clusters, 1.0 / d) - 1e-9)
 
 
@@ -327,7 +326,7 @@ def square_limit(fraction_bits: int) -> int:
 
 
 def survey_sensitivity(k: int, d: int, fraction_bits: int) -> float:
-    """Return how far one record moves the survey's sums and squares together, L2, grid units.
+    """Return the most that one record moves the survey's sums and squares together, L2, grid units.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""What all clients' records together give in a round of fastlloyd-plus, record by record: the updates' reference.
+"""Reference of the updates of fastlloyd-plus: the sums of all clients' records in a round, record by record.
 
 In Python integers and fractions; it calls nothing of `plus.py`, `plus_grid.py` or `rounds.py`.
 
@@ -80,8 +80,8 @@ def _steps(records: list[Row], centers: list[Row], spread: float, plan: Plan, t:
     if plan.plus is None:
         raise ValueError("this plan is not one of fastlloyd-plus")
     nominal = plan.rounds[t].radius or 0
-    wanted = max(spread * plan.plus.stage(t)[0].reach * 2.0**plan.fraction_bits, 1.0)
-    multiple = min(max(1, math.floor(nominal / wanted + 0.5)), nominal)
+    target = max(spread * plan.plus.stage(t)[0].reach * 2.0**plan.fraction_bits, 1.0)
+    multiple = min(max(1, math.floor(nominal / target + 0.5)), nominal)
     reach = nominal // multiple
     sums, counts = [[0] * plan.d for _ in centers], [0] * len(centers)
     for record in records:

@@ -1,4 +1,4 @@
-"""What the clients of fastlloyd-plus know besides the centres, and the noise on what they are told.
+"""The clients' state in fastlloyd-plus besides the centres, and the noise on the releases.
 
 Source: docs/fastlloyd-plus.md.
 """
@@ -28,15 +28,15 @@ class State:
     middle, deviation : float64 array, shape (d,)
         Of all records: mean, and standard deviation of each feature.
     records : float
-        How many records there are.
+        Number of records.
     counts, count_variance : float64 array, shape (clusters,)
-        Records of each cluster of the coming round, and how far off (variance).
+        Records of each cluster of the next round, and the variance of their error.
     variance : float64 array, shape (clusters,)
-        How far off each centre is: variance of each of its coordinates.
+        Variance of the error of each coordinate of a centre.
     given : bool
-        The start was given: a survey leaves it as it is.
+        The start was given: a survey does not change it.
     cells : float64 array, shape (g^d,)
-        The sure weights of the histogram's cells (`plus_grid`); empty without a histogram.
+        Weights of the histogram's significant cells (`plus_grid`); empty without a histogram.
     """
 
     middle: Floats

@@ -7,40 +7,62 @@ only; the result is the clients'.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.errors import format_count
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.update import movements
 from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party
-from fastlloyd.protocol.masked import Masked
+from fastlloyd.privacy.release import SHARED
+from fastlloyd.privacy.shares import spread
+from fastlloyd.protocol.masked import Masked, masked_flow, masked_sights, name_rounds
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
-from fastlloyd.protocols.fastlloyd.plan_lines import cost_lines, round_lines
 from fastlloyd.protocols.fastlloyd.quality import expect, noise_of
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
-from fastlloyd.protocols.fastlloyd.settings import Settings
-from fastlloyd.protocols.fastlloyd.words import about_ranges, data_flow, who_sees
+from fastlloyd.protocols.fastlloyd.settings import PLUS, Settings
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.expected import Expected
+from fastlloyd.report.flow import Flow
 from fastlloyd.report.outlook import PlanLine
+from fastlloyd.report.sight import Sights
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import share_caps
 from fastlloyd.run.outcome import Claim, Result
 from fastlloyd.run.session import Session
+
+_NEAREST = (
+    "A range is about the mean and the number of the records that are nearest to a centre. It follows from "
+    "released values: from the noise, from how sizes and centres still changed at the end, and from what the "
+    "shortening of far records usually adds to a centre. Without separate clusters it holds less often."
+)
+_SURVEY = "a noisy mean and spread of each feature and a noisy number of records"
+_HISTOGRAM = "a noisy number of the records in each cell of a grid"
+
+# A round's time, on links that delay each message:
+#   2 messages one after the other + overhead + records of the largest client * 3 (k + d) ns.
+# Rounded from papers/benchmarks/results: fastlloyd-table3.md, column lan, and fastlloyd-scaling.md, processes: all
+# rows with two clients but N of 10 million, whose 30 rounds are enough for compiled code to pay. No row has both k and
+# d large.
+_MESSAGES = 2
+_OVERHEAD_MS = 0.8
+_RECORD_NS = 3
+_LAN_MS, _WAN_MS = 0.25, 25.0
 
 
 class FastLloydFamily(Masked[Plan]):
     """FastLloyd, fastlloyd-plus and the baselines: they differ in their plan."""
 
     settings = Settings
-    who_sees = staticmethod(who_sees)
-    data_flow = staticmethod(data_flow)
     plan_type = Plan
     public_type = PublicParameters
 
@@ -53,7 +75,7 @@ class FastLloydFamily(Masked[Plan]):
         return check_plan(plan, public, d=len(names), names=names)
 
     def delta(self, config: RunConfig, n_total: int) -> float | None:
-        """Return the delta that a run may have; None for the default, and where there is no Gaussian noise."""
+        """Return the delta that a run may have; None for the default, and without Gaussian noise."""
         return super().delta(config, n_total) if MECHANISMS[config.protocol] == "gaussian" else None
 
     def shared_start(self, plan: Plan) -> bytes:
@@ -94,7 +116,7 @@ class FastLloydFamily(Masked[Plan]):
         return lifetime_delta(plan)
 
     def privacy_unit(self, config: RunConfig) -> str | None:
-        """Say what neighbours differ in; None where nothing is private."""
+        """Say what neighbours differ in; None if nothing is private."""
         return super().privacy_unit(config) if MECHANISMS[config.protocol] != "none" else None
 
     def claim(self, config: RunConfig, plan: Plan) -> Claim:
@@ -116,8 +138,13 @@ class FastLloydFamily(Masked[Plan]):
         return PlanLine(line.name, f"{line.text} (at least {plan.min_clients} in each round)")
 
     def cost_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
-        """Say what a run takes."""
-        return [*super().cost_lines(config, plan), *cost_lines(config, plan)]
+        """Say how long the rounds take, and which noise they have if the clients choose k."""
+        largest = max(share_caps(config, plan.clients, plan.n_total))
+        lines = [*super().cost_lines(config, plan), _time_line(plan, largest)]
+        if plan.choose_k:
+            noise = f"the noise of all rounds is that of {format_count(plan.k, 'cluster')}"
+            lines.append(PlanLine("k", f"the clients choose it from the last centres; {noise}"))
+        return lines
 
     def noise_lines(self, plan: Plan) -> list[PlanLine]:
         """Say what noise each round has."""
@@ -129,8 +156,76 @@ class FastLloydFamily(Masked[Plan]):
         return super().privacy_lines(config, plan) if plan.private else [PlanLine("privacy", none)]
 
     def about_ranges(self, protocol: str) -> str | None:
-        """Say what the ranges of sizes and centres are about, where it is not what the last step counted."""
-        return about_ranges(protocol)
+        """Say what the ranges of sizes and centres are about, if it is not what the last step counted."""
+        return _NEAREST if protocol == PLUS else None
+
+    def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights:
+        """Return who sees what, the network left out."""
+        private = protocol != "lloyd"
+        sums = f"{'noisy' if private else 'exact'} sums and counts of each cluster in each round, hence the centroids"
+        learns = sums + (_beginning(parameters) if protocol == PLUS else "")
+        published = "the exact counts of the last round, if the server kept the noise that it drew; perhaps exact sums"
+        return masked_sights(parameters, sums=sums, learns=learns, published=published, private=private)
+
+    def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
+        """Return where data are and go."""
+        return masked_flow(facts, private=protocol != "lloyd")
+
+
+def _beginning(parameters: Mapping[str, Any]) -> str:
+    """Return what fastlloyd-plus shows beyond fastlloyd: as planned, or both ways to begin if no plan is known."""
+    plus = parameters.get("plus")
+    if plus is None:
+        return f"; before that {_SURVEY}, or with up to three features perhaps {_HISTOGRAM}"
+    said = f"; before that {_HISTOGRAM if plus['cells'] else _SURVEY}" if plus["cells"] or plus["survey"] else ""
+    first, k = plus["stages"][0], parameters["k"]
+    if first["clusters"] > k:
+        rounds = format_count(first["rounds"], "round")
+        steps = " step by step" if len(plus["stages"]) > 2 else ""
+        said = f", in the first {rounds} of {first['clusters']} clusters, which are then merged{steps} to {k}{said}"
+    return said
+
+
+def round_lines(plan: Plan) -> list[PlanLine]:
+    """Describe what each round asks for, and all noise on it; consecutive equal rounds share a line."""
+    lines = []
+    for words, group in groupby(range(len(plan.rounds)), lambda t: _round_words(plan, t)):
+        same = tuple(group)
+        lines.append(PlanLine(f"  {name_rounds(*same)}{', each' if len(same) > 1 else ''}", words))
+    return lines
+
+
+def _round_words(plan: Plan, t: int) -> str:
+    """Describe what round t asks for."""
+    planned, grid = plan.rounds[t], 2.0**plan.fraction_bits
+    all_noise = spread(plan.clients, plan.known_shares) if plan.mechanism in SHARED else 1.0
+    sums, counts = planned.sum_scale * all_noise / grid, planned.count_scale * all_noise / grid
+    if planned.cells:
+        return f"histogram of {format_count(planned.cells, 'cell')}, noise on a count {counts:.3g}"
+    largest = "at most " if plan.plus is not None else ""
+    radius = "" if planned.radius is None else f"radius {largest}{planned.radius / grid:.3g}, "
+    if planned.clusters != plan.k:
+        radius = f"{format_count(planned.clusters, 'cluster')}, {radius}"
+    records = plan.n_total / planned.clusters
+    count, centre = f"{radius}noise on a count", "an average cluster's centre"
+    if plan.is_survey(t):
+        count, centre, records = "survey of all records, noise on their number", "their middle", plan.n_total
+    percent = 100 * sums / records / 2
+    return f"{count} {counts:.3g}; on a coordinate of {centre} {percent:.2f} % of the feature's range"
+
+
+def _time_line(plan: Plan, records: int) -> PlanLine:
+    """Return roughly how long the rounds take if the largest client has this number of records."""
+    clusters = sum(planned.clusters for planned in plan.rounds) / len(plan.rounds)
+    work = _OVERHEAD_MS + records * _RECORD_NS * (clusters + plan.d) / 1e6
+    lan, wan = (work + _MESSAGES * delay for delay in (_LAN_MS, _WAN_MS))
+    rounds = len(plan.rounds)
+    return PlanLine(
+        "time",
+        f"about {lan:.2f} ms a round on a lan ({_LAN_MS:g} ms per message), {wan:.2f} ms on a wan "
+        f"({_WAN_MS:g} ms); {rounds * lan / 1e3:.3g} s and {rounds * wan / 1e3:.3g} s for all rounds, on a machine "
+        "like that of the benchmarks",
+    )
 
 
 PROTOCOL = FastLloydFamily()

@@ -1,8 +1,8 @@
-"""How much noise lies on what a run of FastLloyd or a baseline releases last, and on what a plan would release.
+"""How much noise is in the last release of a run of FastLloyd or a baseline, and in what a plan would release.
 
-A centre is what its sums over its count say. Its range is meant for the mean that the same round would have given
-without noise, of the records that the round counted; which records these are, earlier rounds have decided. Those of
-fastlloyd-plus are meant for the records with the final labels: what shortening usually adds is told beside the noise.
+A centre is its sums over its count. Its range is about the mean that the same round would have without noise, of the
+records that the round counted, as earlier rounds decided. Ranges of fastlloyd-plus are about the records with the final
+labels: the usual effect of shortening is reported beside the noise.
 
 Privacy: post-processing of releases, with the noise that the plan states.
 
@@ -41,7 +41,7 @@ _STILL_CHANGING = 0.5
 
 
 def expect(plan: Plan) -> Expected:
-    """Say what noise to expect on an average centre, from public numbers alone."""
+    """Return the noise to expect on an average centre, from public numbers alone."""
     if plan.plus is not None:
         return Expected(centre_noise=expected_deviation(plan) / 2.0, k=plan.k, d=plan.d)
     sums, counts = noise_deviations(plan, len(plan.rounds) - 1)
@@ -50,7 +50,7 @@ def expect(plan: Plan) -> Expected:
 
 
 def noise_of(plan: Plan, centers: Centers, chosen: Chosen | None = None) -> ResultNoise:
-    """Say how far off the released centres and sizes may be; of a choice of k, those of the clusters that are left."""
+    """Return the error ranges of the released centres and sizes; with a choice of k, of the remaining clusters."""
     if not plan.private:
         return EXACT
     if centers.released is None:
@@ -86,14 +86,14 @@ def noise_of(plan: Plan, centers: Centers, chosen: Chosen | None = None) -> Resu
 def _plus_noise(
     plan: Plan, state: State, noisy_sums: Floats, *, centers: Floats, count_noise: float
 ) -> tuple[Floats, dict[str, Any]]:
-    """Return how far off the weighed centres of fastlloyd-plus are, shape (k, d), and what else it released."""
+    """Return the deviations of the filtered centres of fastlloyd-plus, shape (k, d), and what else it released."""
     doubt, divisor, multiple = last_doubt(plan, state)
     shrink = plan.plus is not None and plan.plus.shrink
     variance = state.variance if shrink else doubt
     share = variance / doubt  # of the noisy step that was taken
     steps = noisy_sums / float(multiple) / divisor[:, None]
     if plan.plus is not None and plan.plus.cells and plan.plus.shorten:
-        # The histogram's noise in what the last step was made up for, as if all of it had been believed.
+        # The histogram's noise in the last step's correction for shortening, as if the correction were fully applied.
         reach = radius(state, plan, len(plan.rounds) - 1)[0] / float(1 << plan.fraction_bits)
         variance = variance + REST_SHARE**2 * rests(centers, divisor, reach, state, plan)[1]
     deviations = np.sqrt(variance[:, None] + (share[:, None] * steps * (count_noise / divisor)[:, None]) ** 2)
@@ -108,10 +108,10 @@ def _plus_noise(
 
 
 def _size_variances(noisy_counts: Floats, state: State, *, count_noise: float) -> Floats:
-    """Return how far off the weighed counts of fastlloyd-plus are, shape (k,), as counts of the released centres.
+    """Return the variances of the filtered counts of fastlloyd-plus, shape (k,), as counts of the released centres.
 
-    Besides the noise that is left, records still change their cluster in the last step. How many do is told by how far
-    the last noisy count lay from what was known before it.
+    Besides the remaining noise, records still change their cluster in the last step. The distance of the last noisy
+    count from the estimate before it shows how many.
     """
     taken = np.minimum(state.count_variance / count_noise**2, 1.0 - 1e-9)  # share of that difference
     change = (noisy_counts - state.counts) / (1.0 - taken)
@@ -120,11 +120,10 @@ def _size_variances(noisy_counts: Floats, state: State, *, count_noise: float) -
 
 
 def _shortening(plan: Plan, state: State, centers: Floats) -> Floats:
-    """Return how far shortening usually pulls a centre away from the mean of its records, shape (d,), a deviation.
+    """Return the usual distance that shortening pulls a centre from the mean of its records, shape (d,), a deviation.
 
-    Skewed clusters lose more on one side than on the other. Only a histogram tells, coarsely, how skewed they are, and
-    half of what it shows has been added already. How much is shortened is known: the radius over the spread that is
-    left within clusters.
+    Skewed clusters lose more on one side than on the other. Only a histogram shows, coarsely, how skewed they are, and
+    half of that has been added already. The amount of shortening is known: the radius over the spread within clusters.
     """
     held = np.maximum(state.counts, 0.0)
     parts = held / held.sum() if held.any() else np.full(plan.k, 1.0 / plan.k)
@@ -141,11 +140,11 @@ def _shortening(plan: Plan, state: State, centers: Floats) -> Floats:
 def _merged(
     centers: Centers, chosen: Chosen, deviations: Floats, more: dict[str, Any], *, count_noise: float
 ) -> tuple[Floats, dict[str, Any]]:
-    """Return the same for the clusters that are left: weighed means of those that they are made of."""
+    """Return the same for the remaining clusters: weighted means of those that were merged."""
     groups, part = chosen.merging.groups, shares(centers, chosen.merging)[:, None]
     away = np.zeros_like(centers.exact)
     for place, group in enumerate(groups):
-        # What a record more in one of them would do to the mean.
+        # The effect of one more record in one of them on the mean.
         total = np.maximum(chosen.noisy_counts[place], 1.0)
         away[list(group)] = (centers.exact[list(group)] - chosen.exact[place]) / total
     variances = gather((part * deviations) ** 2 + (count_noise * away) ** 2, groups)

@@ -18,7 +18,7 @@ from fastlloyd.protocols.fastlloyd.settings import PLUS, Settings, count_ratio, 
 from fastlloyd.wire.decode import MOST_INTEGER, Amount, Within
 
 MOST_CELLS = 1 << 20
-"""Most counts of one round."""
+"""The largest number of counts in one round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +29,15 @@ class RoundPlan:
     ----------
     radius : int or None
         floor(eta * 2^q): a point farther from its centre does not count. None: no radius. For fastlloyd-plus the
-        largest that the radius may become.
+        largest possible radius.
     sum_scale, count_scale : float
-        Standard deviation (Gaussian) or scale b (Laplace) of the noise on each sum and count; 0 without. Of
-        noise in shares: of the m - t shares that count.
+        Standard deviation (Gaussian) or scale b (Laplace) of the noise on each sum and count; 0 without noise. With
+        noise in shares, that of the m - t shares that count.
     clusters : int
-        k, or more where they are merged later.
+        k, or more if clusters are merged later.
     cells : int
-        0: the round asks for clusters * d sums and as many counts as clusters. Else for so many counts and no sums: a
-        histogram, with neither radius nor `sum_scale`.
+        0: the round asks for clusters * d sums and one count per cluster. Otherwise the number of counts of a
+        histogram, which has no sums, no radius and no `sum_scale`.
     """
 
     radius: Annotated[int, Within(1, MOST_INTEGER)] | None
@@ -80,11 +80,11 @@ class Outline:
         return self.relative and self.plus is None and self.settings.clip
 
     def cells(self, t: int) -> int:
-        """Return how many cells round t counts records in; 0 for a round of sums and counts."""
+        """Return the number of cells of round t's histogram; 0 for a round of sums and counts."""
         return 0 if t or self.plus is None or not self.plus.cells else self.plus.cells**self._d
 
     def clusters(self, t: int) -> int:
-        """Return how many clusters round t has."""
+        """Return the number of clusters of round t."""
         return self._public.k if self.plus is None else self.plus.stage(t)[0].clusters
 
     def radius(self, t: int) -> float | None:
@@ -117,11 +117,10 @@ class Outline:
         Raises
         ------
         RangeError
-            The ring is too narrow; names the mend.
+            The ring is too narrow; the error says how to fix it.
         """
         public, free = self._public, self.settings.domain == "none"
-        # The sum of m Polya shares falls off as that of m - t, times a polynomial: (m / (m - t)) times the tail is
-        # plenty.
+        # The tail of m Polya shares is that of m - t shares times a polynomial: m / (m - t) times the tail covers it.
         laplace = NORM_OF.get(public.mechanism) == "l1"
         factor = LAPLACE_TAIL * public.spread**2 if laplace else GAUSSIAN_TAIL * public.spread
         radii = [self.radius(t) for t in range(self._count)]

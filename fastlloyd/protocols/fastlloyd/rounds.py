@@ -1,6 +1,4 @@
-"""What happens to the numbers in one round.
-
-Where a run is one of fastlloyd-plus, `plus.py` takes the place of these lines.
+"""The numbers of one round: start, local update, noise and post-processing; for fastlloyd-plus see `plus.py`.
 
 Source: FastLloyd, Alg. 1 lines 3, 6 to 13 (local update) and 18 to 20 (post-processing).
 """
@@ -40,7 +38,7 @@ class Centers:
     noisy_counts : float64 array, shape (k,)
         Of the round that made them; zeros for the start.
     state : State or None
-        What fastlloyd-plus knows besides.
+        State of fastlloyd-plus.
     released : int64 array, shape (k (d + 1),), or None
         The noisy sums and counts of the round that made them; None for the start.
     """
@@ -118,7 +116,7 @@ def draw_share(plan: Plan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
 
 
 def _draw_each(plan: Plan, t: int, draw: Callable[[float, int], NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Draw round t's noise on its sums, if it has any, and then on its counts, each of its own scale."""
+    """Draw round t's noise on its sums, if it has any, and then on its counts, with their scales."""
     planned, (sums, counts) = plan.rounds[t], plan.lengths(t)
     on_sums = [draw(planned.sum_scale, sums)] if sums else []
     return np.concatenate([*on_sums, draw(planned.count_scale, counts)])
