@@ -151,4 +151,4 @@ def test_one_site_writes_otherwise_and_all_have_a_result(
     (study / "centroids.csv").write_bytes((study / "result" / "centroids.csv").read_bytes())
     (study / "bounds.csv").write_text("feature,lo,hi\nweight,0,1\n")
     assert main([*label, "--centroids", "study/centroids.csv", *OTHERWISE]) == 2
-    assert "give the bounds of theirs with --bounds" in capsys.readouterr().err
+    assert "give the bounds of their run with --bounds" in capsys.readouterr().err
