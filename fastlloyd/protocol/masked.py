@@ -266,11 +266,11 @@ def masked_sights(
     )
 
 
-def masked_flow(facts: Mapping[str, Any], *, private: bool = True) -> Flow:
-    """Return where data are and go where sums are masked; `private` says whether there is noise."""
+def masked_flow(facts: Mapping[str, Any], *, private: bool = True, released: str = RELEASED) -> Flow:
+    """Return where data are and go where sums are masked; `private` says whether there is noise, `released` on what."""
     in_pairs = pairwise(facts)
     noise = " and with a share of noise" if private and in_pairs else ""
-    result = RELEASED if private else "the exact centroids and sizes of the clusters"
+    result = released if private else "the exact centroids and sizes of the clusters"
     reader = (
         "to the server this vector is random numbers; added to those of the others it gives the sums over all sites"
         if in_pairs

@@ -48,7 +48,7 @@ from fastlloyd.protocol.masked import Masked, masked_flow, masked_sights
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.flow import Flow
+from fastlloyd.report.flow import RELEASED, Flow
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import ResultNoise
 from fastlloyd.report.ranges import NORMAL_TAIL
@@ -487,7 +487,7 @@ class MaskedSums(Masked[SumsPlan]):
 
     def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
         """Return where data are and go."""
-        return masked_flow(facts)
+        return masked_flow(facts, released=RELEASED if self.counts else "the released centroids of the clusters")
 
 
 def _split(values: Floats, plan: SumsPlan) -> dict[str, Floats]:

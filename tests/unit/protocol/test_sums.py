@@ -140,6 +140,14 @@ def test_the_range_of_a_result_covers_what_other_noise_would_have_given() -> Non
     assert "another run may come to other clusters" in Means().about_ranges("means")
 
 
+def test_the_dossier_names_sizes_only_where_a_part_holds_them() -> None:
+    class Sized(Means):
+        counts = "number"
+
+    assert "sizes" in Sized().data_flow("sized", {}).result
+    assert "sizes" not in Means().data_flow("means", {}).result
+
+
 def test_pairwise_masks_need_every_client() -> None:
     with pytest.raises(ConfigError, match="--min-clients 2 does not go with --masking pairwise"):
         public(masking="pairwise", min_clients=2)
