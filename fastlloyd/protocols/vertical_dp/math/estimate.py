@@ -160,7 +160,7 @@ def basic_error(total: float, weight: float, shape: SketchShape) -> float:
 
     Notes
     -----
-    Source: Vertical DP, Theorem 6, with the mended number of phantoms.
+    Source: Vertical DP, Theorem 6, with the corrected number of phantoms.
     """
     size = total - weight + union_phantoms(shape)
     return size * relative_error(size, shape)

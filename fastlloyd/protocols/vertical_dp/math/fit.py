@@ -5,7 +5,7 @@ fitting. It never holds the grid of (k')^S cells. Parties are added one by one; 
 every local cluster of the next party, the weights are fitted to the tables known by then, and at most `max_cells`
 cells go on. Where all cells fit, that is all of them and the result is the fit on the whole grid. Else cells above
 a threshold c stay, and each of the others stays with probability weight / c, with weight c: no cell's expected weight
-changes, so the cells kept stand for the whole grid as a sample does, even where users are spread thinly.
+changes, so the kept cells are a sample of the whole grid, even where it has few users.
 
 `paper_fit` is the paper's additive update on the whole grid, for comparison.
 
@@ -169,7 +169,7 @@ def paper_fit(
 
 
 def thin(weights: Table, count: int, stream: PublicStream) -> tuple[NDArray[np.int64], Table]:
-    """Keep `count` cells, give or take one: heavy ones as they are, and a systematic sample of the others.
+    """Keep about `count` cells: heavy ones unchanged, and a systematic sample of the others.
 
     Returns
     -------
@@ -195,11 +195,13 @@ def thin(weights: Table, count: int, stream: PublicStream) -> tuple[NDArray[np.i
 
 
 def _check_tables(tables: Mapping[Pair, Table], total: float) -> tuple[int, int]:
-    """Check the tables; give the number of parties and of local clusters."""
+    """Check the tables; return the numbers of parties and of local clusters."""
     parties = 1 + max((j for _, j in tables), default=0)
     shapes = {table.shape for table in tables.values()}
     if set(tables) != set(combinations(range(parties), 2)) or parties < 2 or len(shapes) != 1:
-        raise DataError(f"expected one table for each pair of parties, all alike, got {sorted(tables)} and {shapes}")
+        raise DataError(
+            f"expected one table for each pair of parties, all of one shape, got {sorted(tables)} and {shapes}"
+        )
     if not (total > 0.0 and all(np.isfinite(table).all() and (table >= 0.0).all() for table in tables.values())):
         raise DataError(f"expected non-negative tables and a positive total, got total {total:g}; check the sketches")
     return parties, shapes.pop()[0]
@@ -229,7 +231,7 @@ def _agree(tables: Mapping[Pair, Table], parties: int, total: float) -> tuple[li
 def rake(
     places: NDArray[np.int64], weights: Table, pairs: Sequence[Pair], tables: Mapping[Pair, Table], sweeps: int
 ) -> Table:
-    """Scale the weights of cells to each pair's table in turn; give the mean over the last round of all pairs.
+    """Scale the weights of cells to each pair's table in turn; return the mean over the last round of all pairs.
 
     Parameters
     ----------

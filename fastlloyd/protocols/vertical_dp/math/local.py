@@ -119,7 +119,7 @@ def shortened_centers(points: GridPoints, tree: Tree, plan: LocalPlan, noise: Dr
     middles = (tree.low + tree.high) / (2.0 * GRID)
     stream = _stream(plan)
     found = cluster(middles, plan.clusters, stream, weights=tree.weights).centers
-    # Centres that stand twice would never part.
+    # Equal centres would never separate.
     return shortened_steps(points, tree, _spread_copies(found, stream), plan, noise)
 
 
@@ -176,7 +176,7 @@ def local_doubts(plan: LocalPlan, centers: NDArray[np.float64], sizes: NDArray[n
 
 
 def _plain_centers(points: GridPoints, plan: LocalPlan) -> NDArray[np.float64]:
-    """Return the centres of k-means without privacy (on every so many users of a large table)."""
+    """Return the centres of k-means without privacy (on every n-th user of a large table)."""
     raw = points.raw_coordinates.T / GRID
     step = max(1, len(raw) // _PLAIN_SAMPLE)
     return truncate(cluster(raw[::step], plan.clusters, _stream(plan), restarts=_PLAIN_RESTARTS).centers)
@@ -188,7 +188,7 @@ def _stream(plan: LocalPlan) -> PublicStream:
 
 
 def _spread_copies(centers: NDArray[np.float64], stream: PublicStream) -> NDArray[np.float64]:
-    """Move centres that stand twice (fewer leaves than clusters) to public random places."""
+    """Move repeated centres (fewer leaves than clusters) to public random places."""
     result = centers.copy()
     for j in range(1, len(result)):
         if (result[:j] == result[j]).all(axis=1).any():

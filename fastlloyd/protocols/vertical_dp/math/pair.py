@@ -75,8 +75,8 @@ class _Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class _Alike:
-    """Patterns of clusters that have as many: their matrices stand in one array, and are multiplied by one call."""
+class _SameCount:
+    """Patterns of clusters with the same count: one array of their matrices, multiplied by one call."""
 
     where: tuple[Any, ...]
     partners: NDArray[np.float64]
@@ -190,36 +190,36 @@ def _patterns(candidates: NDArray[np.bool_], rows: NDArray[np.bool_]) -> _Patter
     return _Patterns(partners, counts.astype(np.float64))
 
 
-def _alike(found: Sequence[_Evidence]) -> list[_Alike]:
+def _by_count(found: Sequence[_Evidence]) -> list[_SameCount]:
     """Put patterns of equal numbers together: more, filled up with nothing, would be added up in another order."""
     places: dict[int, list[tuple[int, int]]] = {}
     for pair, evidence in enumerate(found):
         for cluster, own in enumerate(evidence.patterns):
             places.setdefault(len(own.counts), []).append((pair, cluster))
-    alike = []
+    batches = []
     for members in places.values():
         patterns = [found[pair].patterns[cluster] for pair, cluster in members]
         if len(members) == 1:
-            alike.append(_Alike(members[0], patterns[0].partners, patterns[0].counts))
+            batches.append(_SameCount(members[0], patterns[0].partners, patterns[0].counts))
         else:
             where = tuple(np.array(members).T)
             partners = np.stack([own.partners for own in patterns])
-            alike.append(_Alike(where, partners, np.stack([own.counts for own in patterns])))
-    return alike
+            batches.append(_SameCount(where, partners, np.stack([own.counts for own in patterns])))
+    return batches
 
 
 def _maximise(found: Sequence[_Evidence], phantoms: int, total: float) -> list[Table]:
-    """Raise the likelihood of each pair step by step until its weights stand still."""
+    """Raise the likelihood of each pair step by step until its weights converge."""
     ties, times = (np.stack([getattr(one, name) for one in found]) for name in ("ties", "times"))
     clusters = ties.shape[1]
     weights = np.full(ties.shape, total / clusters**2)
-    result, left, alike = np.empty_like(weights), np.arange(len(found)), _alike(found)
+    result, left, batches = np.empty_like(weights), np.arange(len(found)), _by_count(found)
     for _ in range(_STEPS):
         rates = weights + phantoms
         # Of each cluster of the first party, then of each of the second: the rates of its cells, and their events.
         both = np.concatenate([rates, rates.transpose(0, 2, 1)], axis=1)
         events = np.empty_like(both)
-        for own in alike:
+        for own in batches:
             events[own.where] = own.events(both)
         shares = ties / rates
         shares += events[:, :clusters]
@@ -235,7 +235,7 @@ def _maximise(found: Sequence[_Evidence], phantoms: int, total: float) -> list[T
             left, weights, ties, times = left[moving], weights[moving], ties[moving], times[moving]
             if not len(left):
                 break
-            alike = _alike([found[pair] for pair in left])
+            batches = _by_count([found[pair] for pair in left])
     result[left] = weights
     return list(result)
 

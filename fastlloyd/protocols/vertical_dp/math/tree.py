@@ -1,6 +1,6 @@
 """A tree of boxes: one party's columns halved level by level, as long as the noisy counts are large enough.
 
-Differs from the paper: boxes in place of random hyperplanes through the origin, for a party has few columns: boxes
+Differs from the paper: boxes replace random hyperplanes through the origin, because a party has few columns: boxes
 shrink with every level, the mean of a leaf can be cut to its box, and with one column hyperplanes through the origin
 know two sides only. Measured on mixtures at epsilon_1 = 0.25: 1.2 times the cost of k-means in place of 2.1.
 

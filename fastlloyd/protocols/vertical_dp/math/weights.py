@@ -30,7 +30,7 @@ _COUNT_BITS = 8
 
 
 def groups_of(parties: int, method: str) -> tuple[Group, ...]:
-    """Return the groups of parties, each with a key and sketches of its own: all pairs, or all parties for 'basic'.
+    """Return the groups of parties, each with a separate key and sketches: all pairs, or all parties for 'basic'.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The keyed hash of users and phantoms, and the largest words per cluster.
 
-A user's words are bytes of one ChaCha20 key stream: record r has 4 M bytes of its own, at the offset that its place in
+A user's words are bytes of one ChaCha20 key stream: record r has its own 4 M bytes, at the offset that its place in
 the agreed order gives. The word of row i is the i-th of these, little-endian. Records are taken 256 to a nonce, so
 that no counter wraps and memory stays bounded. Phantoms have a stream under another key: 8 bytes per row and grid
 cell, row after row.

@@ -5,11 +5,11 @@ A user's word U is uniform on 0..2^w - 1 (w = 32). Its level is a geometric vari
     P(level <= a) = T_a / 2^w,   T_a = 2^w - round(2^w (1 + gamma)^-a),   a = 1..top,   T_top = 2^w.
 
 The level rises with U, so the largest level of a set is the level of its largest word. The phantoms of a grid cell are
-n_p users that nobody is; only their largest level matters, drawn at once from one 64-bit word:
+n_p fictitious users; only their largest level matters, drawn at once from one 64-bit word:
 
     P(largest phantom level <= a) = V_a / 2^64,   V_a = 2^64 (T_a / 2^w)^n_p, rounded down.
 
-T and V are integers, computed in integer arithmetic: alike on every machine, and known exactly to the proof.
+T and V are integers, computed in integer arithmetic: the same on every machine, and exact in the proof.
 
 What a row spends, exactly
 --------------------------

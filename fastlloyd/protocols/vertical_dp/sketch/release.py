@@ -24,7 +24,7 @@ def sketch_release(shape: SketchShape, groups: int = 1) -> Release:
     ----------
     shape : SketchShape
     groups : int
-        Groups of parties with a key and sketches of their own: s (s - 1) / 2 for pairs among s parties.
+        Groups of parties with a separate key and sketches: s (s - 1) / 2 for pairs among s parties.
 
     Returns
     -------

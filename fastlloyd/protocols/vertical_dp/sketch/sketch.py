@@ -21,18 +21,18 @@ from the shared key, so that each party enters a phantom into its own coordinate
 3. *Post-processing.* Party l's entry for its cluster a is max(alpha_min, highest level of users and phantoms with
    coordinate a) = max over the cells c with c_l = a of G'_c. So what all parties send together is a function of
    (G'_c)_c, and epsilon'-DP as a whole: there is no factor s and nothing to split over the parties.
-4. *Rows and groups.* Rows, and groups of parties with keys of their own, use independent levels. M rows for each of g
+4. *Rows and groups.* Rows, and groups of parties with separate keys, use independent levels. M rows for each of g
    groups are M g mechanisms of pure epsilon', and any adaptive composition of these is dominated by as many randomised
    responses (Kairouz, Oh, Viswanath 2015); `privacy/accountant.py` composes these exactly.
 
 The levels come from ChaCha20 under a key of 256 bits in place of an ideal hash function: the claim is computational,
-and towards whoever does not know the key. The local clusters are a function of the user's own row and released
+and holds towards parties that do not know the key. The local clusters are a function of the user's own row and released
 centres, so removing one user changes no other user's cell.
 
-Cost: (k')^(s - 1) n_p phantoms stand in each local cluster. For s > 2 parties one key and sketch per pair of parties
+Cost: (k')^(s - 1) n_p phantoms are in each local cluster. For s > 2 parties one key and sketch per pair of parties
 keeps that at k' n_p; every user is then in s (s - 1) / 2 groups.
 
-Source: Vertical DP, Algorithms 2 and 3, mended; docs/vertical-dp-privacy.md.
+Source: Vertical DP, Algorithms 2 and 3, corrected; docs/vertical-dp-privacy.md.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def make_sketch(
 
     Memory: 256 records' words at a time, so bounded whatever n is.
 
-    Source: Vertical DP, Algorithm 3, mended.
+    Source: Vertical DP, Algorithm 3, corrected.
     """
     if raw_labels.ndim != 1 or (len(raw_labels) and not -1 <= raw_labels.min() <= raw_labels.max() < shape.clusters):
         raise DataError(f"expected labels -1 to {shape.clusters - 1} in one vector, got other values or another shape")
