@@ -169,8 +169,8 @@ _SENTENCES: dict[Reason, str] = {
     "value that differs)",
     Reason.CONTRADICTION: "got answers of other parties that contradict each other; which of them is at fault is not "
     "known (its own standard error names them)",
-    Reason.OTHER_RESULT: "has another result than other parties, so no result was written (its own standard error says "
-    "what to compare)",
+    Reason.OTHER_RESULT: "has a different result than other parties, so no result was written (its own standard error "
+    "says what to compare)",
     Reason.OUTPUT: "could not write its result files (the details stand on its own standard error)",
 }
 

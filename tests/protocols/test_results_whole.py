@@ -108,7 +108,7 @@ def test_where_one_party_has_another_result_all_end_and_nobody_writes(
     assert set(codes) == {3}
     assert not list(reports(tmp_path)) and not list(tmp_path.glob("*/centroids.csv"))
     assert not list(tmp_path.glob("*/labels_*.csv")) and not list(tmp_path.glob("*/server.json"))
-    assert "client 2" in (said := capsys.readouterr().err) and "another result" in said
+    assert "client 2" in (said := capsys.readouterr().err) and "a different result" in said
     # What was spent is not forgotten.
     assert list(tmp_path.glob("*/interrupted-*.ledger.jsonl"))
 
