@@ -273,7 +273,7 @@ def _plans() -> Iterator[Subject]:
     told = secfc.parameters(60, 3)
 
     def check_coded(plan: Any) -> None:
-        secfc_plan.check_plan(plan, told, me=PartyId(1), names=coded.names, told=coded.sizes[0], caps=coded.sizes)
+        secfc_plan.check_plan(plan, told, me=PartyId(1), names=coded.names, size=coded.sizes[0], caps=coded.sizes)
 
     yield _plan("secfc", coded, check_coded)
     for label, changes in {"vertical-dp": {}, "vertical-plain": {"protocol": "vertical-plain"}}.items():

@@ -78,7 +78,7 @@ PLANS = [
     ("vertical-dp", {}, "local_epsilon", doubled, "divides epsilon in another way"),
     ("vertical-he", {}, "plan.k", 2, "the plan has k = 2, expected 3"),
     ("vertical-he", {}, "features.1.hi.0", 9.0, "its description of this party's columns differs"),
-    ("secfc", {}, "sizes.0", 29, "told a size of 29, expected 30"),
+    ("secfc", {}, "sizes.0", 29, "has a size of 29, expected 30"),
 ]
 
 

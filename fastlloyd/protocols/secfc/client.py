@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
-from fastlloyd.protocols.secfc.math.attempt import Attempt, stop_copies
+from fastlloyd.protocols.secfc.math.attempt import Attempt, least_inertia, stop_copies
 from fastlloyd.protocols.secfc.math.coded import Coder
 from fastlloyd.protocols.secfc.math.differences import JoinedDifferences, Question, Step
 from fastlloyd.protocols.secfc.math.masks import RoundMasks, ServerDigest
 from fastlloyd.protocols.secfc.math.memory import UNNUMBERED, Memory
 from fastlloyd.protocols.secfc.math.rotation import turn_back
 from fastlloyd.protocols.secfc.math.signs import dummy_bits
-from fastlloyd.protocols.secfc.math.totals import least_inertia
 from fastlloyd.protocols.secfc.messages import CodedValues, Finished, Signs, SignsFormat
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.reveal import local_inertia, reveal_centers
@@ -93,7 +92,7 @@ def client(
         Own records, rotated.
     plan : Plan
     rotation : float64 array, shape (d, d)
-        From `turn.draw_rotation`; turns revealed centres back.
+        From `rotation.draw_rotation`; turns revealed centres back.
     seed : bytes of length 32
         The clients' common seed (`lifecycle/shared_secrets.py`), which the server does not know.
     run_id : bytes
@@ -101,12 +100,12 @@ def client(
     Raises
     ------
     PeerError
-        The server's replies do not go with the plan, or fit no choice of a seed.
+        The server's replies do not fit the plan, or no choice of a seed.
 
     Notes
     -----
     Sees: the cluster of every point in every round of every start, which points are seeds, and which start won; the
-    centres at the end where the run reveals them. Up to t clients together learn nothing else about a point.
+    final centres where the run reveals them. Up to t clients together learn nothing else about a point.
     """
     coder = Coder(plan.code, shares.elements)
     exchange = _Exchange(me, plan, coder, seed, run_id)
@@ -146,19 +145,19 @@ def client(
 
 
 class _Exchange:
-    """What a client sends the server and gets back, one numbered message after the other."""
+    """A client's exchange with the server, one numbered message after the other."""
 
     def __init__(self, me: PartyId, plan: Plan, coder: Coder, seed: bytes, run_id: bytes) -> None:
         self._me, self._plan, self._coder, self._seed = me, plan, coder, seed
         self._replies = ServerDigest(run_id)
         self._t = 0
         self.memory = Memory(coder.records)
-        """What the server has settled already."""
+        """Comparisons that the server has settled."""
         self.history: list[tuple[PartyId, ...]] = []
         """Per step, the clients whose answers were decoded."""
 
     def step(self, steps: Sequence[Step]) -> Party[list[NDArray[np.int64]]]:
-        """Let some steps ask in the same messages until all have ended; return what each has come to."""
+        """Let some steps ask in the same messages until all have ended; return the result of each."""
         found: dict[Step, NDArray[np.int64]] = {}
         asking = {one: next(one) for one in steps}
         included = set[PartyId]()
@@ -178,7 +177,7 @@ class _Exchange:
         return [found[one] for one in steps]
 
     def end(self) -> Party[int]:
-        """Tell the server that there is nothing more to compute; return the number of the message after the last."""
+        """Tell the server that the computation has ended; return the number of the message after the last."""
         yield Send((SERVER,), CodedValues(b"", "end"), self._t)
         yield Send((SERVER,), Finished(), self._t + 1)
         return self._t + 1
@@ -191,7 +190,7 @@ class _Exchange:
         order, secrets = masks.shuffled(joined.count), masks.signs(joined.count)
         numbers, least = _numbers(questions)
         asked = self.memory.unknown(numbers)
-        # What is known already is not sent again: another value takes its place.
+        # A known comparison is not sent again: another value takes its place.
         dummies = np.where(asked, -1, dummy_bits(secrets, least, self._plan.dummy_bits))
         data = self._coder.mask(joined, order, secrets, masks, dummies)  # lines 12 and 13
         yield Send((SERVER,), CodedValues(data, kind), self._t)
@@ -223,7 +222,7 @@ class _Exchange:
 
 
 def _numbers(questions: Sequence[Question]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return what all questions compare, and the least bits of what may stand for it."""
+    """Return the numbers of all questions' comparisons, and the least bits of the values that may replace them."""
     numbers, least = [], []
     for question in questions:
         nothing = np.full(question.differences.count, UNNUMBERED, dtype=np.int64)

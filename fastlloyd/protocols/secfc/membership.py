@@ -1,4 +1,4 @@
-"""Which points there are, without saying whose: a private union of tags by a mix among the clients (§6).
+"""A private union of tags by a mix among the clients: all records, without their owners (§6).
 
 ::
 
@@ -8,17 +8,16 @@
                                    open, shuffle --> open, shuffle --> .. open the last: tags and marks
       Union: tags of records       <------------------------------------  sorted, padding left out
 
-Tags are fresh random 128-bit numbers made by the owner, never anything derived from a record or an identity. Each
-client makes as many as its public padded size, and marks those that stand for no record inside the innermost layer.
+Tags are fresh random 128-bit numbers of their owner, never derived from a record or an identity. Each client makes as
+many as its public padded size, and marks padding inside the innermost layer.
 
-Who learns what: everybody the number of records of all clients together; client n that the padding is as much as it
-is; nobody which client made which tag, as long as two clients do not collude (computational: the first of the two
-that shuffles unlinks the others' tags). What follows the mix keeps this for up to t colluding clients
-(`sharing.py`). Clients are taken to follow the protocol: one that drops tags is noticed, one that marks the tags it
-opens by leaving some out may learn whose they were before the run ends.
+Everybody learns the number of records of all clients together, and client n the amount of padding. Nobody learns which
+client made which tag, as long as two clients do not collude (computational: the first of the two that shuffles unlinks
+the others' tags). The steps after the mix keep this for up to t colluding clients (`sharing.py`). Clients are assumed
+to follow the protocol: one that drops tags is noticed, but it may learn whose they were before the run ends.
 
-Source: SecFC, §6 "Private ID alignment", App. B. Differs from the paper: no identities or hashes of them enter, for
-whoever can guess an identity could look its hash up in the union.
+Source: SecFC, §6 "Private ID alignment", App. B. Differs from the paper: no identities or hashes of them enter, because
+anybody who can guess an identity could look up its hash in the union.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def agree_order(
     Returns
     -------
     raw_rows : int64 array, shape (raw_count,)
-        Where this party's records stand, in 0..m-1. Random and independent of the records.
+        Places of this party's records, in 0..m-1. Random and independent of the records.
     records : int
         m.
 
@@ -91,7 +90,7 @@ def agree_order(
 
 
 def _exchange_keys(me: PartyId, plan: Plan, key: LayerKey, secret: SecretRandom) -> Party[dict[PartyId, bytes]]:
-    """Send this party's public key to all, and try each that comes."""
+    """Send this party's public key to all, and check each that arrives."""
     others = tuple(party for party in plan.everybody if party != me)
     public = {me: key.public}
     yield Send(others, LayerPublicKey(key.public), SETUP_ROUND)
@@ -111,7 +110,7 @@ def _exchange_keys(me: PartyId, plan: Plan, key: LayerKey, secret: SecretRandom)
 def _seal_all(
     contents: list[bytes], public: dict[PartyId, bytes], plan: Plan, *, run_id: bytes, secret: SecretRandom
 ) -> list[bytes]:
-    """Put all layers around each tag, client 1's outermost; in random order, so that marks have no place."""
+    """Put all layers around each tag, client 1's outermost; in random order, so that places do not reveal padding."""
     keys = [public[party] for party in plan.everybody]
     return [seal(content, keys, run_id=run_id, secret=secret) for content in shuffle(contents, secret)]
 
@@ -119,7 +118,7 @@ def _seal_all(
 def _mix(
     me: PartyId, sealed: list[bytes], key: LayerKey, plan: Plan, *, run_id: bytes, secret: SecretRandom
 ) -> Party[list[bytes]]:
-    """Open this party's layer of all tags, shuffle and pass on; gives client n the contents, the others nothing."""
+    """Open this party's layer of all tags, shuffle and pass on; return the contents at client n, else nothing."""
     first, total = plan.everybody[0], sum(plan.sizes)
     layer = me.rank - 1
     if me == first:
@@ -142,7 +141,7 @@ def _mix(
             opened.append(key.open(entry, layer=layer, run_id=run_id))
         except ValueError as error:
             raise PeerError(
-                f"a sealed tag that came by way of {sender} does not open: it, or a client before it, changed tags; "
+                f"a sealed tag from {sender} does not open: that client, or one before it, changed tags; "
                 "start again, and look at the clients' versions",
                 rank=sender.rank,
             ) from error
@@ -154,7 +153,7 @@ def _mix(
 
 
 def _publish(me: PartyId, opened: list[bytes], plan: Plan) -> Party[tuple[bytes, ...]]:
-    """Return all clients the sorted tags of records; client n leaves the padding out."""
+    """Send or receive the sorted tags of records, which client n finds; return them."""
     last = plan.everybody[-1]
     if me == last:
         union = tuple(sorted(entry[:TAG_BYTES] for entry in opened if entry[TAG_BYTES:] == _RECORD))
@@ -171,7 +170,7 @@ def _publish(me: PartyId, opened: list[bytes], plan: Plan) -> Party[tuple[bytes,
     message: Union = yield Receive(last, Union, SETUP_ROUND, shape)
     if list(message.entries) != sorted(set(message.entries)):
         raise PeerError(
-            f"{last} sent a union of tags that is no good, expected sorted tags, each once; check its version",
+            f"{last} sent an invalid union of tags, expected sorted tags, each once; check its version",
             rank=last.rank,
         )
     return message.entries

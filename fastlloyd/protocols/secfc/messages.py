@@ -56,7 +56,7 @@ def _bitmap_bytes(plan: Plan) -> int:
 
 
 def blocks(values: int) -> list[slice]:
-    """Return which values of an answer a party computes on at a time, and draws masks for."""
+    """Return the blocks of an answer's values for which a party computes and draws masks at a time."""
     return [slice(i, min(i + _BLOCK_VALUES, values)) for i in range(0, values, _BLOCK_VALUES)]
 
 
@@ -97,7 +97,7 @@ class Size(_Number):
 
 
 class LayerPublicKey(SetupBytes):
-    """A client's public key for its layer of the tags; it tells nothing by itself."""
+    """A client's public key for its layer of the tags; it reveals nothing by itself."""
 
     __slots__ = ()
     TYPE = 73
@@ -132,7 +132,7 @@ class _Tags(Declared):
 
     @classmethod
     def read(cls, body: bytes, format: TagFormat) -> Self:
-        """Check the length and cut."""
+        """Check the length and split the body."""
         count, rest = divmod(len(body), format.length)
         fits = count == format.count if format.count is not None else count <= format.most
         if rest or not fits:
@@ -166,7 +166,7 @@ class Union(NoPayload, _Tags):
 
 @dataclass(frozen=True, slots=True)
 class ArrayFormat:
-    """The public shape of an array of field elements, and of a block of shares its number."""
+    """The public shape of an array of field elements, and the number of a block of shares."""
 
     field: Field
     shape: tuple[int, int]
@@ -227,14 +227,7 @@ class Shared(_Number):
 
 @dataclass(frozen=True, slots=True)
 class ValuesFormat:
-    """The public shape of one round's answer.
-
-    Attributes
-    ----------
-    field : Field
-    most : int
-        Values at most.
-    """
+    """The public shape of one round's answer: at most `most` values."""
 
     field: Field
     most: int
@@ -242,14 +235,14 @@ class ValuesFormat:
 
 @dataclass(frozen=True, slots=True)
 class CodedValues(Declared):
-    """Masked coded values, or that the last assignment came.
+    """Masked coded values, or the end.
 
     Attributes
     ----------
     data : bytes
         Field elements. Empty at the end.
     kind : {'more', 'last', 'end'}
-        Whether the step goes on after this message, or this one ends it, or there is nothing more to compute.
+        Whether the step goes on after this message, ends with it, or the computation has ended.
     """
 
     TYPE = 78
@@ -288,7 +281,7 @@ class CodedValues(Declared):
         return cls(body[1:], kind)
 
     def values(self, field: Field) -> int:
-        """Return how many values there are."""
+        """Return the number of values."""
         return len(self.data) // field.element_bytes
 
     def read_block(self, field: Field, part: slice, *, out: Elements) -> None:
@@ -314,7 +307,7 @@ class SignsFormat:
 
 @dataclass(frozen=True, slots=True)
 class Signs(NoPayload):
-    """The signs of the decoded values; the clients alone know what they stand for.
+    """The signs of the decoded values; only the clients know their meaning.
 
     Attributes
     ----------
@@ -347,7 +340,7 @@ class Signs(NoPayload):
 
     @classmethod
     def read(cls, body: bytes, format: SignsFormat) -> Self:
-        """Check bitmap and length, and that no bit is left over."""
+        """Check bitmap and length, and that the unused bits are zero."""
         width = (format.clients + 7) // 8
         if len(body) != width + (format.values + 7) // 8:
             raise ValueError(f"expected {format.values} signs, got {len(body) - width} bytes")
@@ -359,7 +352,7 @@ class Signs(NoPayload):
 
 @dataclass(frozen=True, slots=True)
 class Finished(NoPayload):
-    """The last assignment came; carries nothing."""
+    """The client has the last assignment; the message is empty."""
 
     TYPE = 80
     MOST_BYTES = 0
@@ -371,7 +364,7 @@ class Finished(NoPayload):
 
     @classmethod
     def read(cls, body: bytes, format: None) -> Self:
-        """Check that nothing came."""
+        """Check that the body is empty."""
         if body:
             raise ValueError(f"expected an empty message, got {len(body)} bytes")
         return cls()
@@ -379,7 +372,7 @@ class Finished(NoPayload):
 
 @dataclass(frozen=True, slots=True)
 class Roll(NoPayload):
-    """Which clients are there; the first l + t of them reveal."""
+    """The clients that are present; the first l + t of them reveal."""
 
     TYPE = 81
     MOST_BYTES = OfPlan(_bitmap_bytes)
@@ -406,7 +399,7 @@ class Roll(NoPayload):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CenterShares(Declared):
-    """From each of l + t clients to all others: together they give the sums of the final clusters.
+    """From each of l + t clients to all others: together they open the sums of the final clusters.
 
     Attributes
     ----------
@@ -431,7 +424,7 @@ class CenterShares(Declared):
 
     @classmethod
     def read(cls, body: bytes, format: ArrayFormat) -> Self:
-        """Check length and range; of how many clusters they are, up to those of the format, is the sender's word."""
+        """Check length and range; the sender decides the number of clusters, up to that of the format."""
         most, width = format.shape
         rows = min(len(body) // (width * format.field.element_bytes), most)
         return cls(format.field.from_bytes(body, (rows, width)), format.field)

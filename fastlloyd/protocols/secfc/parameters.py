@@ -1,4 +1,4 @@
-"""What all parties of a SecFC run must agree on before anything is computed, checked."""
+"""What all parties of a SecFC run agree on before they compute anything, checked."""
 
 from __future__ import annotations
 

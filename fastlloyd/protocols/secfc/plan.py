@@ -1,9 +1,9 @@
-"""From public parameters to the plan of one run: code, field, limits, and who brings how many records.
+"""Make and check the plan of one run from public parameters: code, field, limits, and each client's size.
 
 The server makes the plan and sends it; each client checks it against its own configuration before it shares anything.
 
-Without membership privacy every party learns every client's number of records: shares have a shape. With it, they
-learn the padded sizes, which are public anyway, and the number of records of all clients together.
+Without membership privacy every party learns every client's number of records from the shape of the shares. With it,
+they learn the padded sizes, which are public anyway, and the number of records of all clients together.
 
 Source: SecFC, §4.1, App. A; docs/secfc.md, "The arithmetic, byte by byte".
 """
@@ -39,9 +39,9 @@ from fastlloyd.wire.header import PartyId, clients
 MAX_MESSAGE_BYTES = 1 << 29
 # A client holds the shares of one block for all clients at once.
 _BLOCK_BYTES = 1 << 24
-# So much may one answer of several starts have; beyond that bytes cost more than round trips, and memory counts.
+# The most bytes of one answer on several starts; beyond that bytes cost more than round trips, and memory counts.
 _TOGETHER_BYTES = 1 << 24
-# Bits of a coin beyond those of N (`math/start.py`), and of weights (`math/totals.py`).
+# Bits of a coin beyond those of N (`math/start.py`), and of weights (`math/attempt.py`).
 _COIN_BITS, _WEIGHT_BITS, _MOST_WEIGHT_BITS = 16, 24, 60
 
 
@@ -52,7 +52,7 @@ class Plan(RunTerms, PlainPlan):
     Attributes
     ----------
     sizes : tuple of int, length clients
-        What each client told: its number of records, or with `membership` its padded size.
+        Each client's number of records, or with `membership` its padded size.
     segments, threshold : int
         Paper: l and t.
     primes : tuple of int
@@ -170,7 +170,7 @@ class Plan(RunTerms, PlainPlan):
 
     @property
     def dummy_bits(self) -> int:
-        """Octaves over which values that stand for no comparison are spread: those of squared distances."""
+        """Octaves over which dummy values are spread: those of squared distances."""
         return (4 * self.squared_norm).bit_length()
 
     @property
@@ -180,7 +180,7 @@ class Plan(RunTerms, PlainPlan):
 
     @property
     def weight_bits(self) -> int:
-        """log2(W) of `math/totals.py`: as large as other differences are anyway."""
+        """log2(W) of `math/attempt.py`: as large as other differences allow without a larger field."""
         norms, largest = self.n_total * self.squared_norm, self.largest_difference
         bits = _least_weight_bits(self.n_total)
         while bits < _MOST_WEIGHT_BITS and norms << (bits + 1) <= largest:
@@ -194,12 +194,12 @@ class Plan(RunTerms, PlainPlan):
 
     @property
     def distance(self) -> float:
-        """How far all values of a run are at most from the law that `math/signs.py` proves things of."""
+        """The largest distance of all values of a run from the law in the proofs of `math/signs.py`."""
         return distance(self.largest_difference, self.most_comparisons, self.mantissa_bits)
 
     @property
     def bits_in_common(self) -> float:
-        """What a value tells of its difference at most, in bits."""
+        """The most that a value reveals of its difference, in bits."""
         return bits_in_common(self.largest_difference)
 
     @property
@@ -220,8 +220,6 @@ class Plan(RunTerms, PlainPlan):
     def all_releases(self) -> tuple[Release, ...]:
         """Return what the run releases: every assignment, exactly.
 
-        Notes
-        -----
         Privacy: none. One record may change the cluster of all others, up to N of them.
         """
         return (
@@ -265,7 +263,7 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes
     ConfigError
         The sizes do not go with the public N.
     RangeError
-        Field or messages would be too large for these public bounds; names the mend.
+        Field or messages would be too large for these public bounds; says what to change.
     """
     _check_sizes(public, sizes)
     chosen = public.chosen
@@ -282,8 +280,8 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes
     )
     if plan.most_comparisons > MOST_VALUES:
         raise RangeError(
-            f"the run could make {plan.most_comparisons} comparisons, expected at most {MOST_VALUES}, for which what "
-            "they tell the server is proved; lower --rounds, --n-total, --k or --set secfc.starts"
+            f"the run could make {plan.most_comparisons} comparisons, expected at most {MOST_VALUES}, the number for "
+            "which the privacy proof holds; lower --rounds, --n-total, --k or --set secfc.starts"
         )
     field = choose_field(largest_value(plan.largest_difference, plan.mantissa_bits))
     plan = dataclasses.replace(plan, primes=field.primes)
@@ -297,18 +295,12 @@ def _least_weight_bits(n_total: int) -> int:
 
 
 def fits_cap(size: int, cap: int, *, padded: bool) -> bool:
-    """Whether a client may tell a size: at most its public cap, and with membership privacy the cap itself."""
+    """Return whether a client may state a size: at most its public cap, and with membership privacy the cap itself."""
     return size == cap if padded else size <= cap
 
 
 def check_plan(
-    plan: Plan,
-    public: PublicParameters,
-    *,
-    me: PartyId,
-    names: tuple[str, ...],
-    told: int,
-    caps: Sequence[int],
+    plan: Plan, public: PublicParameters, *, me: PartyId, names: tuple[str, ...], size: int, caps: Sequence[int]
 ) -> None:
     """Check a plan against a client's own configuration; run by each client.
 
@@ -318,8 +310,8 @@ def check_plan(
     public : PublicParameters
     me : PartyId
     names : tuple of str, length d
-    told : int
-        The size that this client told the server.
+    size : int
+        The size that this client sent to the server.
     caps : sequence of int, one for each client
         Public caps on their records.
 
@@ -333,27 +325,27 @@ def check_plan(
     except (ConfigError, RangeError) as error:
         raise ValueError(f"no plan can be made from it: {error}") from error
     plan.compare(expected.values())
-    if plan.sizes[me.rank - 1] != told:
-        raise ValueError(f"the plan says that {me} told a size of {plan.sizes[me.rank - 1]}, expected {told}")
-    for party, size, cap in zip(plan.everybody, plan.sizes, caps, strict=True):
-        # The server has refused such a size, if it follows the protocol.
-        if not fits_cap(size, cap, padded=plan.membership):
-            raise ValueError(f"the plan says that {party} told a size of {size}, which does not fit its cap of {cap}")
+    if plan.sizes[me.rank - 1] != size:
+        raise ValueError(f"the plan says that {me} has a size of {plan.sizes[me.rank - 1]}, expected {size}")
+    for party, theirs, cap in zip(plan.everybody, plan.sizes, caps, strict=True):
+        # A server that follows the protocol has refused such a size.
+        if not fits_cap(theirs, cap, padded=plan.membership):
+            raise ValueError(f"the plan says that {party} has a size of {theirs}, which does not fit its cap of {cap}")
 
 
 def _check_sizes(public: PublicParameters, sizes: tuple[int, ...]) -> None:
-    """Refuse sizes that exceed the public N, or no record at all."""
+    """Refuse sizes that exceed the public N, and runs without a record."""
     if len(sizes) != public.clients or min(sizes) < 0:
         raise ConfigError(f"expected {public.clients} sizes, one for each client, got {sizes}")
     if not 1 <= sum(sizes) <= public.n_total:
         raise ConfigError(
-            f"the clients told {sum(sizes)} records, expected 1 to the public N = {public.n_total}; correct --n-total "
+            f"the clients have {sum(sizes)} records, expected 1 to the public N = {public.n_total}; correct --n-total "
             "or the clients' caps"
         )
 
 
 def _check_messages(plan: Plan) -> None:
-    """Refuse a run whose largest message would not pass the links."""
+    """Refuse a run whose largest message is too large for a link."""
     records = sum(plan.sizes)
     if plan.most_bytes > MAX_MESSAGE_BYTES:
         raise RangeError(

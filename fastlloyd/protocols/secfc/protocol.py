@@ -2,10 +2,13 @@
 
 The result is the labels: every party knows the cluster of every point, and each client which points are its own. The
 server writes `server.json` only; centres exist only where the run reveals them to the clients.
+
+Source: docs/secfc.md, "Who sees what".
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -27,17 +30,65 @@ from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.server import server
 from fastlloyd.protocols.secfc.settings import Settings
-from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
-from fastlloyd.protocols.secfc.words import data_flow, who_sees
+from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, send_size, share_points
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.flow import Flow
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT
+from fastlloyd.report.sight import NOTHING, Sight, Sights
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import begin_client
 from fastlloyd.run.outcome import Claim, Outcome, Result, no_claim
 from fastlloyd.run.session import Session
+
+
+def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
+    """Return who sees what, without the network."""
+    seeds = ", which records are seeds" * (parameters.get("start") != "random")
+    owners = "" if parameters.get("membership") else " and whose they are"
+    centres = "; the final centres" if parameters.get("reveal_centers") else ""
+    t, needed = parameters.get("threshold", "t"), "l + t"
+    if isinstance(t, int) and isinstance(parameters.get("segments"), int):
+        needed = str(parameters["segments"] + t)
+    return Sights(
+        (
+            Sight(
+                "the server",
+                "how many records there are and how many clusters are in use; of comparisons whose record, clusters, "
+                "start and outcome it cannot tell, how close they are, blurred over 64 octaves",
+                "the masks, which any client can take off",
+            ),
+            Sight(
+                "each client",
+                f"the cluster of every record in every iteration of every start{seeds}, how many records there "
+                f"are{owners}{centres}",
+                "secret shares, for the records; nothing, for their clusters",
+            ),
+        ),
+        (
+            Sight("the server and any one client", "count all records as known", NOTHING),
+            Sight(
+                "one client" if t == 1 else f"up to {t} clients",
+                "what each sees alone",
+                "secret shares, whatever the computing power",
+            ),
+            Sight(f"{needed} clients", "all records", NOTHING),
+        ),
+    )
+
+
+def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
+    """Return where data are and where they go."""
+    return Flow(
+        records="every record leaves as secret shares, another share to each client; what is computed on shares goes "
+        "to the server, masked",
+        labels="every client learns the cluster of every record of all clients, in every iteration of every start",
+        result="exact sizes of the clusters: all clients"
+        + "; the final centres: all clients" * bool(facts.get("reveal_centers")),
+        messages=MESSAGES,
+    )
 
 
 class SecFC(OfRecords[Plan]):
@@ -73,7 +124,7 @@ class SecFC(OfRecords[Plan]):
         return {**super().parameters(plan, rounds), "needed_answers": plan.needed_answers}
 
     def cost_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
-        """Say what a run takes."""
+        """Say what a run costs."""
         element, hold = plan.field.element_bytes, format_count(plan.threshold, "client", "hold")
         shares = max(plan.sizes) * plan.width * element * (plan.clients - 1)
         return [
@@ -129,13 +180,13 @@ class SecFC(OfRecords[Plan]):
         """Run a client."""
         own = session.take_own(OwnRecords)
         inputs, me, names = session.inputs, session.me, own.names
-        told = inputs.caps[me.rank - 1] if inputs.public.chosen.membership else len(own.raw_points)
-        yield from tell_size(told)
+        size = inputs.caps[me.rank - 1] if inputs.public.chosen.membership else len(own.raw_points)
+        yield from send_size(size)
         begun = yield from begin_client(
             session,
             own,
             kind=Plan,
-            check=lambda plan: check_plan(plan, inputs.public, me=me, names=names, told=told, caps=inputs.caps),
+            check=lambda plan: check_plan(plan, inputs.public, me=me, names=names, size=size, caps=inputs.caps),
             bounds=partial(plan_bounds, MESSAGES),
             lifetime_delta=lambda plan: automatic_delta(plan.n_total),
         )

@@ -33,9 +33,9 @@ def reference(points: NDArray[np.int64], plan: Plan) -> list[Labels]:
 
 
 def copied_at(histories: list[list[Labels]], plan: Plan) -> list[int | None]:
-    """Return for each start the place in its history where it ends, having come to clusters that a start had before.
+    """Return for each start the place in its history where it reaches clusters that a start had before, and ends.
 
-    None: it comes to no such clusters, so it goes on to its own end.
+    None: it reaches no such clusters, so it goes on to its own end.
     """
     ends: list[int | None] = [None] * len(histories)
     met: set[tuple[int, ...]] = set()

@@ -1,17 +1,17 @@
-"""The centres at the end, if the run asks for them: opened by l + t clients, to clients.
+"""The final centres, if the run reveals them: opened by l + t clients, to clients.
 
 ::
 
     client i                          server
       Finished        ------------->
-                      <-------------  Roll: who is there
-      first l + t of these: CenterShares to every other client that is there
+                      <-------------  Roll: who is present
+      first l + t of these: CenterShares to every other client that is present
       all of them: decode the sums of the final clusters, divide by the sizes
 
 Clusters of fewer than `least_revealed` points are left out: the centre of a single point is that point.
 
 The server relays nothing and learns no sum. The shares of a cluster's sum give the sum of its points and the sum of
-their random vectors, so beyond the centres they tell up to t colluding clients nothing about a point.
+their random vectors, so beyond the centres up to t colluding clients learn nothing about a point.
 
 Source: SecFC, §7 ("having l + t clients to collectively reveal the cluster centers").
 """
@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.party.effects import Attest, Party, Receive, Send
-from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.coded import Coder
 from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
+from fastlloyd.protocols.secfc.math.tournament import FilledClusters
 from fastlloyd.protocols.secfc.messages import ArrayFormat, CenterShares, Roll
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.wire.header import SERVER, PartyId
@@ -51,15 +51,14 @@ def reveal_centers(
     Returns
     -------
     centers : float64 array, shape (k, d), or None
-        Of the rotated points, scaled domain; a row of NaN for a cluster of too few points. None: this client came too
-        late.
+        Of the rotated points, scaled domain; a row of NaN for a cluster of too few points. None: this client was late.
     present : tuple of PartyId
-        Who has them.
+        The clients that have them.
 
     Raises
     ------
     PeerError
-        Too few clients are there, or their shares give no possible sum.
+        Too few clients are present, or their shares give no possible sum.
     """
     roll: Roll = yield Receive(SERVER, Roll, t, plan.clients)
     yield Attest(SERVER, roll, t)
@@ -98,10 +97,10 @@ def reveal_centers(
 
 
 def _disagreement(me: PartyId, opening: tuple[PartyId, ...], why: str) -> PeerError:
-    """Return the error of shares that do not belong together; it has to name a rank, and takes the first other one."""
+    """Return the error for shares that contradict each other; it must name a rank, and names the first other one."""
     return PeerError(
         f"the shares of {', '.join(map(str, opening))} {why}: one of these clients sent a wrong share, or the server "
-        "told the clients different assignments; shares alone do not tell which",
+        "sent the clients different assignments; the shares alone do not show which",
         rank=next(party for party in opening if party != me).rank,
     )
 
@@ -117,13 +116,13 @@ def _open(shares: NDArray[np.float64], opening: tuple[PartyId, ...], plan: Plan)
     code = plan.code
     segments = code.decode_segments(shares, [party.rank for party in opening])
     integers = code.field.decode(code.join(segments, plan.d))
-    # What no sum of points can be must not wrap on its way into 64 bits.
+    # An impossible sum must not wrap in 64 bits.
     clipped: NDArray[np.int64] = np.clip(integers, -(1 << 62), 1 << 62).astype(np.int64)
     return clipped
 
 
 def local_inertia(raw_points: GridPoints, raw_labels: NDArray[np.int64], centers: NDArray[np.float64]) -> float:
-    """Return the sum of squared distances of a client's points from their centres, scaled domain; stays at its owner.
+    """Return the sum of squared distances of a client's points from their centres, scaled domain; it stays local.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
-"""SecFC, Algorithm 1, from the server's side: decode, and tell signs.
+"""SecFC, Algorithm 1, the server: decode answers and reply with signs.
 
-By the masks of `field/zero_sum.py` and `math/signs.py` it decodes, in an order that it does not know, numbers whose
-signs are fair coins and whose sizes are blurred over 64 octaves, and nothing more of a polynomial. A client knows all
-masks, so a server and a client must not collude.
+The masks of `field/zero_sum.py` and `math/signs.py` let it decode only numbers whose signs are fair coins and whose
+sizes are blurred over 64 octaves, in an order that it does not know. A client knows all masks, so a server and a client
+must not collude.
 
-Source: SecFC, Alg. 1, lines 18 to 23; §4.1 "Coded center update". Differs from the paper: the clients know whose signs
-these are, so they make the assignment (line 25) and see when it repeats (line 9).
+Source: SecFC, Alg. 1, lines 18 to 23; §4.1 "Coded center update". Differs from the paper: only the clients know the
+meaning of the signs, so they make the assignment (line 25) and see when it repeats (line 9).
 """
 
 from __future__ import annotations
@@ -20,19 +20,11 @@ from fastlloyd.party.effects import Attest, Gather, Party, Publish, Send
 from fastlloyd.protocols.secfc.field.lagrange import Code
 from fastlloyd.protocols.secfc.field.locate import Unlocated, locate_wrong
 from fastlloyd.protocols.secfc.field.prime import Elements
-from fastlloyd.protocols.secfc.messages import (
-    CodedValues,
-    Finished,
-    Roll,
-    Signs,
-    SignsFormat,
-    ValuesFormat,
-    blocks,
-)
+from fastlloyd.protocols.secfc.messages import CodedValues, Finished, Roll, Signs, SignsFormat, ValuesFormat, blocks
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.wire.header import SERVER, PartyId
 
-# Answers beyond those needed that are compared where they happen to be there in time.
+# Answers beyond those needed that are compared if they arrive in time.
 _SLACK = 2
 
 Answers = Mapping[PartyId, CodedValues]
@@ -57,10 +49,6 @@ class ServerResult:
 def server(plan: Plan) -> Party[ServerResult]:
     """Run the server, once all clients have shared their points (`sharing.await_shared`).
 
-    Parameters
-    ----------
-    plan : Plan
-
     Raises
     ------
     PeerError
@@ -69,15 +57,15 @@ def server(plan: Plan) -> Party[ServerResult]:
     Notes
     -----
     Sees: for each comparison what `signs.py` leaves; how many comparisons there are in each message, hence how many
-    clusters all starts together have in use; no assignment, no share, no segment, no coordinate, no total. It takes
-    the first answers that come; later ones of the same round are dropped.
+    clusters all starts together use; no assignment, no share, no segment, no coordinate, no total. It takes the first
+    answers that arrive and drops later ones of the same round.
     """
     shape = ValuesFormat(plan.field, plan.answer_values)
     history: list[tuple[PartyId, ...]] = []
     included: set[PartyId] = set()
     kind, t = "more", 0
     while True:
-        # Nobody is waited for by name: whoever comes first is taken.
+        # No client is waited for by name: the first answers are taken.
         late = frozenset(plan.everybody)
         answers: Answers = yield Gather(plan.everybody, CodedValues, t, plan.needed_answers, shape, late)  # line 13
         kind = _agree(answers, plan, t)
@@ -114,7 +102,7 @@ def _agree(answers: Answers, plan: Plan, t: int) -> str:
     Raises
     ------
     PeerError
-        They are of different kinds or lengths: names one of the fewest; or there is no end of them.
+        They are of different kinds or lengths: names one of the smallest group; or they go on after the last one.
     """
     groups: dict[tuple[str, int], list[PartyId]] = {}
     for party, answer in answers.items():
@@ -136,16 +124,16 @@ def _agree(answers: Answers, plan: Plan, t: int) -> str:
 
 
 def _reply(plan: Plan, answers: Answers, most: int) -> Signs:
-    """Decode the answers, of which at most `most` are compared with each other, and tell the signs."""
+    """Decode the answers, comparing at most `most` of them with each other; return the signs."""
     included = tuple(sorted(answers))
     values = answers[included[0]].values(plan.field)
-    # Lines 18 and 19; in place of line 21, which of two distances is smaller, as a sign that means nothing here.
+    # Lines 18 and 19. Line 21, which of two distances is smaller, becomes a sign that means nothing to the server.
     positive = (plan.field.positive(block) for block in _decode(plan.code, answers, values, most))
     return Signs(np.concatenate([np.zeros(0, dtype=np.bool_), *positive]), included, SignsFormat(values, plan.clients))
 
 
 def _try_all(plan: Plan, answers: Answers, t: int) -> Signs:
-    """Compare all answers there are, once some of them were found to contradict each other."""
+    """Compare all available answers after some of them contradicted each other."""
     _agree(answers, plan, t)
     try:
         return _reply(plan, answers, plan.clients)
@@ -154,14 +142,14 @@ def _try_all(plan: Plan, answers: Answers, t: int) -> Signs:
 
 
 def _decode(code: Code, answers: Answers, values: int, most: int) -> Iterator[Elements]:
-    """Return the sums over the segments block by block, shape (primes, values of the block).
+    """Yield the sums over the segments block by block, shape (primes, values of the block).
 
     Raises
     ------
     PeerError
-        Some answers are wrong, and it is clear whose.
+        Some answers are wrong, and their senders are known.
     Unlocated
-        Some are wrong, and it is not clear whose.
+        Some are wrong, and their senders are not known.
     """
     parties = sorted(answers)[:most]
     ranks = [party.rank for party in parties]

@@ -16,7 +16,7 @@ DEFAULT_ITERATIONS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What belongs to SecFC.
+    """The settings of SecFC.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Settings:
         Paper: t. None: max(1, (M + 1) // 4).
     start : {'separated', 'random'}
     starts : int
-        The one of least inertia wins.
+        The one with the least inertia wins.
     membership, reveal_centers : bool
     least_revealed : int
         Clusters of fewer records keep their centre: that of one record is the record.
@@ -66,12 +66,12 @@ class Settings:
 
 
 def settle_code(settings: Settings, clients: int) -> tuple[int, int]:
-    """Return l and t for M clients: as set, or the defaults t = max(1, (M + 1) // 4), l = (M + 1) // 2 - t.
+    """Return l and t for M clients: as set, or the defaults.
 
     Raises
     ------
     ConfigError
-        Fewer than 3 clients, or 2l + 2t - 1 + extra_answers is more than there are; names the mend.
+        Fewer than 3 clients, or fewer than 2l + 2t - 1 + extra_answers.
     """
     if clients < MIN_CLIENTS:
         why = "with fewer no client's share can hide a point"

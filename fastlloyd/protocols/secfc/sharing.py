@@ -1,11 +1,11 @@
 """Before round 0: sizes to the server, and each point's shares to the clients (Alg. 1, phase 1).
 
-Every client sends its block b to every other client and then waits for block b of all of them, so that nobody is more
-than one block ahead and memory stays bounded; who has no points left sends empty blocks.
+Every client sends its block b to every other client and then waits for block b of all of them, so no client is more
+than one block ahead and memory stays bounded. A client without further points sends empty blocks.
 
 With membership privacy each client shares a vector for every point of the union: its own points, and zeros for the
-others; the shares of a point add up (Eq. 6). Whoever has more than t of the shares that one client made can tell its
-zeros from its points: who owns a point is hidden from up to t colluding clients, as the points are.
+others; the shares of a point add up (Eq. 6). More than t of one client's shares distinguish its zeros from its points,
+so owners are hidden from up to t colluding clients, as the points are.
 
 Source: SecFC, Alg. 1, lines 1 to 5; §4.1 "Secure data sharing", Eq. 2; §6 and App. B, Eq. 4 to 6.
 """
@@ -32,26 +32,24 @@ from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What a client has once all points are shared.
+    """A client's shares of all points.
 
     Attributes
     ----------
     elements : float32 array, shape (primes, m, width)
         Its share of every point, in the order that all parties use; exact, since residues are below 2^23 in size.
     raw_rows : int64 array, shape (own points,)
-        Where its own points stand in that order; without membership privacy everybody knows.
+        Places of its own points in that order; public without membership privacy.
     """
 
     elements: NDArray[np.float32] = field(repr=False)
     raw_rows: NDArray[np.int64] = field(repr=False)
 
 
-def tell_size(size: int) -> Party[None]:
-    """Tell the server the number of own records, or the public padded size; run by each client, before its Hello.
+def send_size(size: int) -> Party[None]:
+    """Send the server the number of own records, or the public padded size; run by each client, before its Hello.
 
-    Notes
-    -----
-    Sees: the server, and by the plan all clients.
+    Sees: the server, and through the plan all clients.
     """
     yield Send((SERVER,), Size(size), SETUP_ROUND)
 
@@ -65,20 +63,20 @@ def gather_sizes(clients: tuple[PartyId, ...], caps: Sequence[int], *, padded: b
     caps : sequence of int, one for each client
         Public caps on their records.
     padded : bool
-        Whether these are the sizes: with membership privacy.
+        Whether the caps are the sizes: with membership privacy.
 
     Raises
     ------
     PeerError
         A client's size does not fit its cap: names it.
     """
-    told = yield Gather(clients, Size, SETUP_ROUND, len(clients), MAX_RECORDS)
-    sizes = tuple(int(told[party].value) for party in clients)
+    received = yield Gather(clients, Size, SETUP_ROUND, len(clients), MAX_RECORDS)
+    sizes = tuple(int(received[party].value) for party in clients)
     for party, size, cap in zip(clients, sizes, caps, strict=True):
         if not fits_cap(size, cap, padded=padded):
             expected = "its public padded size" if padded else "at most its public cap"
             raise PeerError(
-                f"{party} told a size of {size}, expected {expected} of {cap}; look at its version", rank=party.rank
+                f"{party} sent a size of {size}, expected {expected} of {cap}; look at its version", rank=party.rank
             )
     return sizes
 
@@ -92,7 +90,7 @@ def share_points(
     ----------
     me : PartyId
     raw_points : GridPoints
-        Own records; with membership privacy at most as many as the size told, else exactly as many.
+        Own records; with membership privacy at most as many as the size sent, else exactly as many.
     plan : Plan
     run_id : bytes
     secret : SecretRandom
@@ -100,47 +98,47 @@ def share_points(
     Raises
     ------
     PeerError
-        A client sends what does not fit the plan; or drops tags in the mix.
+        A message of a client does not fit the plan, or a client drops tags in the mix.
 
     Notes
     -----
-    Sees: each other client one share of each point, independent of the point for any t of them together. The server
-    nothing but the number of records.
+    Sees: each other client sees one share of each point; any t shares are independent of the point. The server sees
+    only the number of records.
     """
     own = plan.sizes[me.rank - 1]
     if not plan.membership and raw_points.n != own:
-        raise InternalError(f"{me} told another number of records than it shares")
+        raise InternalError(f"{me} sent a size that is not the number of records it shares")
     if plan.membership:
         raw_rows, records = yield from agree_order(me, raw_points.n, plan, run_id=run_id, secret=secret)
         counts = (records,) * plan.clients
     else:
         raw_rows, records = np.arange(own, dtype=np.int64) + sum(plan.sizes[: me.rank - 1]), sum(plan.sizes)
         counts = plan.sizes
-    vectors = _vectors(raw_points, raw_rows, records, plan)
+    # With membership privacy own points are placed among all, else they are the only ones that this client shares.
+    vectors = _Vectors(raw_points, raw_rows if plan.membership else np.arange(len(raw_rows), dtype=np.int64))
     elements = yield from _exchange(me, vectors, counts, plan, secret)
     yield Send((SERVER,), Shared(records), SETUP_ROUND)
     return Shares(elements, raw_rows)
 
 
 def await_shared(plan: Plan) -> Party[int]:
-    """Wait until all clients have shared their points, and give their number; run by the server.
+    """Wait until all clients have shared their points; return the number of points; run by the server.
 
     Raises
     ------
     PeerError
-        A client counts another number of points than the others.
+        A client counts a different number of points than the others.
     ConfigError
-        There is no point at all.
+        There is no point.
     """
-    told = yield Gather(plan.everybody, Shared, SETUP_ROUND, plan.clients, plan.n_total)
-    # Padded sizes do not tell the number: what most clients say stands.
-    counts = Counter(told[party].value for party in plan.everybody)
+    answers = yield Gather(plan.everybody, Shared, SETUP_ROUND, plan.clients, plan.n_total)
+    # Padded sizes do not give the number, so the majority decides.
+    counts = Counter(answers[party].value for party in plan.everybody)
     expected = counts.most_common(1)[0][0] if plan.membership else sum(plan.sizes)
     for party in plan.everybody:
-        if told[party].value != expected:
+        if (count := answers[party].value) != expected:
             raise PeerError(
-                f"{party} counts {told[party].value} records of all clients together, expected {expected}; look at its "
-                "version",
+                f"{party} counts {count} records of all clients together, expected {expected}; look at its version",
                 rank=party.rank,
             )
     if expected == 0:
@@ -165,17 +163,10 @@ class _Vectors:
         return block
 
 
-def _vectors(raw_points: GridPoints, raw_rows: NDArray[np.int64], records: int, plan: Plan) -> _Vectors:
-    """Place this party's points among those that this client shares."""
-    if plan.membership:
-        return _Vectors(raw_points, raw_rows)
-    return _Vectors(raw_points, np.arange(len(raw_rows), dtype=np.int64))
-
-
 def _exchange(
     me: PartyId, vectors: _Vectors, counts: tuple[int, ...], plan: Plan, secret: SecretRandom
 ) -> Party[NDArray[np.float32]]:
-    """Send and receive all shares, block by block; gives shape (primes, m, width)."""
+    """Send and receive all shares, block by block; return them, shape (primes, m, width)."""
     code, ring, height = plan.code, plan.field, plan.block_rows
     records = counts[0] if plan.membership else sum(counts)
     held = np.empty((len(plan.primes), records, plan.width), dtype=np.float32)

@@ -28,8 +28,6 @@ LEAST_COUNTS = 0.02
 def multipliers(public: PublicParameters, d: int, rounds: int) -> tuple[float, float]:
     """Return the noise multipliers of counts and sums of one round, (1 / sigma)-GDP for the whole run.
 
-    Notes
-    -----
     A centre's error is about (noise on the sum - c * noise on the count) / count. With |c|^2 about d / 3 and noise on
     each of d coordinates of sqrt(d) times the sums' multiplier it is least at a ratio of (3 d)^(1/4).
     """
@@ -44,8 +42,6 @@ def step_multipliers(
 ) -> tuple[float, float, float]:
     """Return the noise multipliers of counts, of sums of `others` columns and of sums of steps in `own` columns.
 
-    Notes
-    -----
     Together they are (1 / sigma)-GDP for the whole run. With multipliers m the squared error of a centre is about a^2
     m^2 added up, a being radius sqrt(own) for steps, `others` for sums, and the root of `others` / 3, but at least of
     0.02 per column, for counts. It is least where m^2 is in proportion to 1 / a.
@@ -76,8 +72,6 @@ def step_radius(public: PublicParameters, own: int, d: int, rounds: int) -> floa
 def automatic_rounds(public: PublicParameters, d: int, moves: float) -> int:
     """Return the largest number of rounds up to the paper's ten at which a centre's noise stays small, at least four.
 
-    Notes
-    -----
     All noise on one coordinate of an average cluster's centre, sqrt(2 d) times the sums' multiplier over n / k where
     two parties add it, may be 4 % of the half-range [0, 1]: more rounds then move centres by less than the noise does.
     Where centres are weighed, the rounds add up, and ten are better than fewer.

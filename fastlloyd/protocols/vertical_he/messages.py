@@ -14,23 +14,23 @@
       NoisySamples                          <-----  sums + noise of the computing party, one LWE sample per output
       open, add own noise
       NoisySums        integers             ----->  and to the further owners
-      new centres, alike at all parties
+      new centres, the same at all parties
 
-In threshold mode every party makes a share of the key (`crypto.he.keyshare`). Who leads is the key holder of two
-parties, and the computing party of more::
+In threshold mode every party makes a share of the key (`he/keyshare.py`). The leader is the key holder of two parties,
+and the computing party of more::
 
-    who leads           KeyMaterial      (z, a) of the public key, and of each      -----> everybody else
+    leader              KeyMaterial      (z, a) of the public key, and of each      -----> everybody else
                                          part of a relinearisation key (circuits)
-    everybody else      KeyContribution  its z for each a but who leads, its g for  -----> computing party
-                                         each part; nothing if both are none
+    everybody else      KeyContribution  its z for each a (not the leader's), its   -----> computing party
+                                         g for each part; not sent if both are empty
     computing party     KeyMaterial      the common public key, the sums z and g    -----> everybody else
     everybody else      KeyContribution  its r for each part; circuits only         -----> computing party
 
 Where fewer than all parties open (t of P), each group of P - t + 1 owners first shares a piece of the key::
 
-    first of a group    KeyPiece         a secret, and the noise that goes with it  -----> the others of the group
+    first of a group    KeyPiece         a secret, and its noise                    -----> the others of the group
 
-of which the first one contributes to the keys as above. With more than two parties in each round::
+The first of a group contributes to the keys as above. With more than two parties, in each round::
 
     computing party     NoisySamples     the vectors alone, constants of zero       -----> everybody else
     everybody else      PartialOpenings  its part of each opening, with its noise   -----> computing party
@@ -42,8 +42,8 @@ and after the last round::
 
     computing party     Present          who helped to open it                      -----> everybody else
 
-All of it is payload but KeyPiece and Present. A block is a list of ciphertexts or keys as bare numbers
-(`crypto.he.residues`); how many there are and how long each is follows from the plan.
+All but KeyPiece and Present is payload. A block is a list of ciphertexts or keys as bare numbers (`he/residues.py`);
+the plan determines their number and lengths.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ from fastlloyd.wire.header import PartyId, decode_included, encode_included
 
 _SHARED_KEY = "what a shared key begins with, and the common public keys"
 _TWO, _MORE = "threshold, two", "threshold, more than two"
-# A public key of the largest ring and modulus that any plan may choose. It is sent as soon as its sender has the plan,
-# which may be before its receiver has it.
+# A public key of the largest ring and modulus that any plan may choose. Its sender sends it as soon as it has the plan,
+# perhaps before its receiver has it.
 _MOST_PUBLIC_KEY_BYTES = 1 << 24
 
 
@@ -114,8 +114,8 @@ def _contributes(facts: Mapping[str, Any]) -> bool:
 
 
 def _fewer_open(facts: Mapping[str, Any]) -> bool:
-    wanted = facts.get("threshold")
-    return _opened_in_parts(facts) and wanted is not None and wanted != facts.get("parties")
+    threshold = facts.get("threshold")
+    return _opened_in_parts(facts) and threshold is not None and threshold != facts.get("parties")
 
 
 _timed = partial(Seen, network="length, time")
@@ -145,7 +145,7 @@ class _ByteStrings(Declared):
 
     @classmethod
     def read(cls, body: bytes, format: ListFormat) -> Self:
-        """Check the length, and part."""
+        """Check the total length and split the body."""
         if len(body) != format.total:
             count = len(format.lengths)
             raise ValueError(f"expected {format.total} bytes of {count} ciphertexts or keys, got {len(body)}")
@@ -156,8 +156,8 @@ class _ByteStrings(Declared):
 class KeyMaterial(_ByteStrings):
     """Public keys.
 
-    In threshold mode the computing party sends the common public key to everybody, for a circuit with the sums that the
-    relinearisation key is made of; with more than two parties it sends the first ones, too.
+    In threshold mode the computing party sends the common public key to everybody, for a circuit with the sums for the
+    relinearisation key; with more than two parties it also sends the first keys.
     """
 
     __slots__ = ()
@@ -171,7 +171,7 @@ class KeyMaterial(_ByteStrings):
 
 
 class KeyContribution(_ByteStrings):
-    """A part of the common keys, which looks random to all without the sender's share of the key."""
+    """A part of the common keys; it looks random to everybody without the sender's share of the key."""
 
     __slots__ = ()
     TYPE = 124
@@ -216,14 +216,9 @@ class _ExactPayload(Payload):
 
 
 class NoisySamples(_ExactPayload):
-    """Encrypted sums of a round, with the noise of the computing party.
+    """Encrypted sums of a round with the computing party's noise: one LWE sample of N + 1 numbers per output.
 
-    Where more than two parties share the key, all others get it with constants of zero, and without noise.
-
-    Attributes
-    ----------
-    data : bytes
-        One LWE sample of N + 1 numbers per output, and nothing else.
+    Where more than two parties share the key, the others receive it with constants of zero and without noise.
     """
 
     __slots__ = ()
@@ -257,13 +252,7 @@ class NoisySamples(_ExactPayload):
 
 
 class PartialOpenings(_ExactPayload):
-    """An owner's parts of the openings, with its noise.
-
-    Attributes
-    ----------
-    data : bytes
-        One number modulo 2^w per output, for each piece that the sender holds.
-    """
+    """An owner's parts of the openings with its noise: a number modulo 2^w per output, for each piece that it holds."""
 
     __slots__ = ()
     TYPE = 125
@@ -280,14 +269,14 @@ class PartialOpenings(_ExactPayload):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPiece(NoPayload):
-    """A piece of the key, from the first of its group to the others, and the noise that goes with it.
+    """A piece of the key and its noise, from the first of its group to the others.
 
     Attributes
     ----------
     coefficients : int64 array, shape (N,)
         -1, 0 or 1.
     noise : int64 array, shape (rounds, outputs)
-        In steps of the numbers on the way.
+        In steps of the numbers on the wire.
     """
 
     TYPE = 126
@@ -309,7 +298,7 @@ class KeyPiece(NoPayload):
 
     @classmethod
     def read(cls, body: bytes, format: PieceFormat) -> Self:
-        """Check the length, that coefficients are -1, 0 or 1, and that no noise is larger than it can be."""
+        """Check the length, that coefficients are -1, 0 or 1, and the size of the noise."""
         if len(body) != format.total:
             raise ValueError(f"expected {format.total} bytes of a piece of the key, got {len(body)}")
         coefficients = np.frombuffer(body, "<i1", format.ring).astype(np.int64)
@@ -349,13 +338,7 @@ class Present(NoPayload):
 
 
 class NoisySums(Payload):
-    """Sums and counts with the noise of all who add it; released.
-
-    Attributes
-    ----------
-    data : bytes
-        k (d + 1) integers of 64 bits, little endian.
-    """
+    """Sums and counts with everybody's noise, released: k (d + 1) integers of 64 bits, little endian."""
 
     __slots__ = ()
     TYPE = 123
@@ -388,7 +371,7 @@ class NoisySums(Payload):
 
     @classmethod
     def read(cls, body: bytes, format: SumsFormat) -> Self:
-        """Check the length, and that no integer is larger than sums and noise can be."""
+        """Check the length, and the size of each integer."""
         if len(body) != 8 * format.count:
             raise ValueError(f"expected {format.count} integers of 8 bytes, got {len(body)} bytes")
         numbers = np.frombuffer(body, dtype="<i8")
@@ -437,7 +420,7 @@ MESSAGES: Messages = (*_BEFORE_PLAN, *_WITH_PLAN)
 
 
 def early(public: Any) -> tuple[dict[int, int], int]:
-    """Return the sizes of what may come before the plan, and how much of it may wait, from a run's parameters."""
+    """Return the largest sizes of messages that may come before the plan, and how many bytes of them may wait."""
     sizes = {**largest_bodies(ALIGNMENT, public), KeyMaterial.TYPE: _MOST_PUBLIC_KEY_BYTES}
     return sizes, _MOST_PUBLIC_KEY_BYTES + lists_ahead(public.parties, public.n_total)
 
@@ -445,8 +428,6 @@ def early(public: Any) -> tuple[dict[int, int], int]:
 def bounds(plan: Plan) -> MessageBounds:
     """Return the bounds of what a peer may send once the plan is known.
 
-    Notes
-    -----
     An owner sends pieces of the key and all its encrypted blocks without an answer, so all of them may wait here.
     """
     pieces = len(plan.held(plan.openers[0])) if plan.openers else 0

@@ -131,8 +131,6 @@ class PublicParameters(AgreedTerms):
 def count_pieces(parties: int, threshold: int) -> int:
     """Count the pieces of a shared key beside the computing party's: one for each group; one side's where none is.
 
-    Notes
-    -----
     A group is a set of P - t + 1 of the other parties: any t - 1 of them have a member in each, any t - 2 have none in
     at least one.
     """

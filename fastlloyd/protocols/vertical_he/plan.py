@@ -195,8 +195,6 @@ class Plan(AgreedTerms, PlainPlan):
     def releases(self, t: int, *, seen_by: str) -> tuple[Release, ...]:
         """Return what round t releases to another party: counts and sums over all clusters.
 
-        Notes
-        -----
         Privacy: a record enters with weights that are not negative and sum to at most 1, so the counts move by at
         most `movement` and the sums by sqrt(d) times that in L2, times 1 + b for rounding. Only one side's noise
         counts, less the part that floods the encryption's errors.
@@ -236,8 +234,6 @@ class Plan(AgreedTerms, PlainPlan):
     def charged(self, t: int, *, seen_by: str) -> tuple[Release, ...]:
         """Return the releases that the ledger must hold before round t: its own, or those of all rounds.
 
-        Notes
-        -----
         With a tolerance, the releases decide when the run stops. Epsilon was calibrated for a fixed number of rounds,
         and stopping early is post-processing of these. So all of them are charged, and at once: a run that ends earlier
         has charged too much, never too little.
@@ -256,8 +252,6 @@ class Plan(AgreedTerms, PlainPlan):
 def movement(scheme: str) -> float:
     """Return how far one row moves the counts of a round, in L2.
 
-    Notes
-    -----
     Linear scheme: a row that is replaced by nothing, at either party, adds nothing at all, since all its shares are
     encrypted: 1. Pairwise circuit: the record stays and is assigned by its remaining values; two vectors that are not
     negative and sum to at most 1 differ by at most sqrt(2). Its sums differ by at most sqrt(2) per column that stays

@@ -28,8 +28,6 @@ def expect(plan: Plan) -> Expected:
 def noise_of(plan: Plan, state: Estimate) -> ResultNoise:
     """Return how far off the released centres and sizes may be; without privacy, by the noise that protects the key.
 
-    Notes
-    -----
     The error of a weighed centre or count is given by its variance. The last noisy step does not count as well: most of
     the part that weighing left out is noise. Without weighing, a centre whose count is mostly noise did not move.
     """

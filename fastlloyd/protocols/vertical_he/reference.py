@@ -1,11 +1,10 @@
-"""Vertical HE on pooled columns, without encryption or messages, record by record: what the parties are tested against.
+"""Vertical HE on pooled columns, without encryption or messages, record by record: the reference for tests.
 
-It calls nothing of `math/`, `rounds.py` or the parties. It shares with them the plan and public draws; the noise comes
-from the caller. What encryption adds is missing here: errors of the size of `plan.scales.flood`, and rounded weights.
+It calls nothing of `math/`, `rounds.py` or the parties. It shares the plan and public draws with them; the noise comes
+from the caller. The effects of encryption are missing: errors of the size of `plan.scales.flood`, and rounded weights.
 
-Ours are the soft rules in place of the paper's comparison: records spread over the corners of a grid
-(docs/vertical-he.md). The weighing of noisy centres is written anew in `tests/vectors/make_vertical_he.py`: tests put
-it in the place of step (5).
+Differs from the paper: soft rules replace the comparison, so records are spread over the corners of a grid
+(docs/vertical-he.md). Tests replace step (5) by the weighing of `tests/vectors/make_vertical_he.py`.
 
 Source: Vertical HE, §3, Figure 1; §3.1 "Special Case: k = 2".
 """
@@ -24,7 +23,7 @@ from fastlloyd.protocols.vertical_he.plan import Plan
 
 Floats = NDArray[np.float64]
 Update = Callable[[Floats, Floats, int], Floats]
-"""From what a round opens, shape (k, d + 1), the centres before, shape (k, d), and its number to the next centres."""
+"""Maps a round's table, shape (k, d + 1), the previous centres, shape (k, d), and its number to the next centres."""
 
 
 def reference(
@@ -45,9 +44,9 @@ def reference(
     start : float64 array, shape (k, d), optional
         Centres to start from instead of sphere packing.
     noise : callable, optional
-        Round number to all parties' noise together, int64, shape (k (d + 1),), cluster by cluster, first the count.
+        Maps the round number to the sum of all noise, int64, shape (k (d + 1),), cluster by cluster, first the count.
     update : callable, optional
-        Step (5) in place of the paper's division.
+        Replaces the paper's division in step (5).
     """
     packed = sphere_packing(plan.k, plan.d, plan.seed)
     path = [(0.45 if plan.shrinks else 1.0) * packed if start is None else start]  # "Centroid initialization"
@@ -62,7 +61,7 @@ def reference(
 
 
 def _divided(table: Floats, before: Floats, plan: Plan) -> Floats:
-    """Divide sums by counts, inside the domain; ours: a cluster with less than the noise keeps its centre."""
+    """Divide sums by counts, inside the domain; ours: a cluster whose count is below the noise keeps its centre."""
     least = max(1.0, math.sqrt(plan.noises) * plan.count_scale / plan.unit)
     after = before.copy()
     for j, (count, *sums) in enumerate(table.tolist()):
@@ -72,9 +71,9 @@ def _divided(table: Floats, before: Floats, plan: Plan) -> Floats:
 
 
 def opened(points: Floats, centers: Floats, plan: Plan) -> Floats:
-    """Return T beside S (steps (1) to (3)), shape (k, d + 1), by the rule of the plan's scheme.
+    """Return T and S (steps (1) to (3)), shape (k, d + 1), by the rule of the plan's scheme.
 
-    The pairwise circuit comes near to the paper's argmin, which stands for it here.
+    The paper's argmin stands in for the pairwise circuit, which approximates it.
     """
     hidden = [column for column in range(plan.d) if column not in plan.columns(plan.computing)]
     if plan.scheme == "linear":
@@ -94,7 +93,7 @@ def opened(points: Floats, centers: Floats, plan: Plan) -> Floats:
 
 
 def _share_of_second(point: Floats, centers: Floats, hidden: Sequence[int], grid: int) -> float:
-    """Return which part of a record is nearer to the second centre.
+    """Return the part of a record that is nearer to the second centre.
 
     Its place along the encrypted part of the line between the centres is spread over the two ends of a cell.
     """
@@ -130,7 +129,7 @@ def soft_one_hot(points: Floats, centers: Floats, *, hidden: Sequence[int], grid
 
 
 def soft_sums(points: Floats, centers: Floats, *, hidden: Sequence[int], grid: int) -> Floats:
-    """Return what one round opens without noise: shape (k, d + 1), first the count, then the sums."""
+    """Return one round's counts and sums without noise: shape (k, d + 1), first the count."""
     sums = np.zeros((len(centers), 1 + centers.shape[1]))
     for point in points:
         for share, corner in _spread(point, hidden, grid):
@@ -139,7 +138,7 @@ def soft_sums(points: Floats, centers: Floats, *, hidden: Sequence[int], grid: i
 
 
 def soft_steps(points: Floats, centers: Floats, *, hidden: Sequence[int], grid: int, radius: float) -> Floats:
-    """Return the same where all columns but the hidden ones enter as steps, over the radius they are shortened to."""
+    """Return the same where all but the hidden columns enter as steps, shortened to the radius and divided by it."""
     found = soft_sums(points, centers, hidden=hidden, grid=grid)
     weights = soft_one_hot(points, centers, hidden=hidden, grid=grid)
     known = [column for column in range(points.shape[1]) if column not in hidden]

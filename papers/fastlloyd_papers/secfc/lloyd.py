@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.protocols.secfc.field.wide import LIMB_BITS, Wide
-from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.start import coins, first_seed, random_labels
+from fastlloyd.protocols.secfc.math.tournament import FilledClusters
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.reference import copied_at
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.signs import sign_masks
+from fastlloyd.protocols.secfc.math.tournament import FilledClusters
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.randomness.prg import KEY_BYTES
 from fastlloyd.randomness.secret import SecretRandom

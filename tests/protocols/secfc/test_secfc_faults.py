@@ -166,7 +166,7 @@ def test_of_centres_that_do_not_open_a_server_that_told_different_signs_may_be_t
     with pytest.raises(
         PeerError,
         match="^the shares of client 1, client 2 give sums that no points of these clusters have: one of these clients "
-        "sent a wrong share, or the server told the clients different assignments; shares alone do not tell which",
+        "sent a wrong share, or the server sent the clients different assignments; the shares alone do not show which",
     ):
         run(points, 2, clients=3, rounds=1, tap=tap, settings={"reveal_centers": True, "starts": 1})
 
@@ -186,7 +186,7 @@ def test_shares_of_different_numbers_of_clusters_do_not_prove_which_client_is_wr
     choices = {"reveal_centers": True, "starts": 1, "least_revealed": 1}
     run(points, 3, clients=3, rounds=1, settings=choices, tap=lambda *frame: (tap(*frame), frame[3])[1])
     last = max(replies)
-    with pytest.raises(PeerError, match="different numbers of clusters: one of these clients .* or the server told"):
+    with pytest.raises(PeerError, match="different numbers of clusters: one of these clients .* or the server sent"):
         run(points, 3, clients=3, rounds=1, tap=tap, settings=choices)
 
 
@@ -203,7 +203,7 @@ def test_a_client_that_never_finishes_is_late_and_the_others_reveal_without_it()
 def test_telling_another_number_of_records_is_a_bug() -> None:
     plan = plan_for(41, 4, 3, clients=3)
     own = quantise(POINTS[: plan.sizes[2] - 1], plan.fraction_bits)
-    with pytest.raises(InternalError, match="client 3 told another number"):
+    with pytest.raises(InternalError, match="client 3 sent a size that is not"):
         next(share_points(PartyId(3), own, plan, run_id=bytes(16), secret=SecretRandom()))
 
 
@@ -295,7 +295,7 @@ def test_runs_too_large_for_a_message_or_a_field_are_refused_with_the_mend() -> 
 def test_a_client_refuses_a_plan_that_is_not_its_configuration(change) -> None:
     public = parameters(30, 3)
     plan = make_plan(public, d=2, names=("x1", "x2"), sizes=(10, 10, 10))
-    own: dict[str, Any] = {"me": PartyId(3), "names": ("x1", "x2"), "told": 10, "caps": (10, 10, 10)}
+    own: dict[str, Any] = {"me": PartyId(3), "names": ("x1", "x2"), "size": 10, "caps": (10, 10, 10)}
     check_plan(plan, public, **own)
     with pytest.raises(ValueError, match="plan"):
         check_plan(dataclasses.replace(plan, **change), public, **own)
@@ -303,9 +303,9 @@ def test_a_client_refuses_a_plan_that_is_not_its_configuration(change) -> None:
 
 def test_with_membership_a_client_refuses_any_size_but_the_cap() -> None:
     public = parameters(30, 3, settings={"membership": True})
-    own: dict[str, Any] = {"me": PartyId(3), "names": ("x1", "x2"), "told": 10, "caps": (10, 10, 10)}
+    own: dict[str, Any] = {"me": PartyId(3), "names": ("x1", "x2"), "size": 10, "caps": (10, 10, 10)}
     check_plan(make_plan(public, d=2, names=("x1", "x2"), sizes=(10, 10, 10)), public, **own)
-    with pytest.raises(ValueError, match="client 1 told a size of 0, which does not fit its cap of 10"):
+    with pytest.raises(ValueError, match="client 1 has a size of 0, which does not fit its cap of 10"):
         check_plan(make_plan(public, d=2, names=("x1", "x2"), sizes=(0, 10, 10)), public, **own)
 
 
@@ -330,7 +330,7 @@ def test_a_size_that_does_not_fit_the_public_cap_names_its_sender(membership: bo
             party.send(told)
         assert end.value.value == (13, size, 13)
     else:
-        with pytest.raises(PeerError, match=f"client 2 told a size of {size}, expected") as caught:
+        with pytest.raises(PeerError, match=f"client 2 sent a size of {size}, expected") as caught:
             party.send(told)
         assert caught.value.rank == 2
 

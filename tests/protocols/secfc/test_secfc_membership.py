@@ -161,7 +161,7 @@ def test_garbage_tags_name_their_owner(liar: int) -> None:
         garbage = header.type == SealedTags.TYPE and sender.rank == liar and receiver == PartyId(1)
         return bytes(range(1, 256))[:40] * (len(body) // 40) + bytes(len(body) % 40) if garbage else body
 
-    with pytest.raises(PeerError, match=f"by way of client {liar} does not open") as caught:
+    with pytest.raises(PeerError, match=f"a sealed tag from client {liar} does not open") as caught:
         orders((2, 2, 2), (2, 2, 2), tap)
     assert caught.value.rank == liar
 

@@ -1,10 +1,11 @@
-"""The prime field of SecFC: packed elements, Lagrange codes, and finding wrong answers.
+"""The prime field of SecFC: packed elements, Lagrange codes, and wrong answers.
 
 =============  ====================================================================
-`prime.py`     arithmetic modulo a product of primes; `residue.py`, prime by prime
-`wide.py`      integers of more than 64 bits; `fraction.py`, the signs of elements
-`pack.py`      elements as bytes; `draw.py`, from random bytes
-`lagrange.py`  Lagrange codes; `zero_sum.py`, what hides all but the sums asked for
+`prime.py`     arithmetic modulo a product of primes
+`residue.py`   the same prime by prime, and the signs of elements
+`wide.py`      integers of more than 64 bits
+`pack.py`      elements as bytes, and from random bytes
+`lagrange.py`  Lagrange codes; `zero_sum.py`, masks that hide all but the sums
 `locate.py`    wrong answers, found and named
 =============  ====================================================================
 """

@@ -3,7 +3,7 @@ r"""Lagrange codes: a vector in l segments and t random ones, as points of one p
 A record x in l segments x_1..x_l and t uniform vectors z_{l+1}..z_{l+t} fix the polynomial f of degree l + t - 1 with
 f(beta_u) = x_u for u <= l and f(beta_u) = z_u for u > l. Client j gets the share f(alpha_j).
 
-What follows, for distinct points modulo each prime:
+For distinct points modulo each prime:
 
 - any t shares are uniform and independent of the record: for fixed segments the t shares are an invertible affine map
   of the t uniform vectors (Lagrange's basis at t points alpha, divided by a common non-zero factor for each, is a
@@ -47,7 +47,7 @@ class Code:
     segments : int
         l, at least 1.
     threshold : int
-        t, the clients that together learn nothing from their shares; at least 1.
+        t, the number of clients that together learn nothing from their shares; at least 1.
     clients : int
         n, at least 2l + 2t - 1.
 
@@ -61,7 +61,7 @@ class Code:
     Raises
     ------
     ConfigError
-        Too few clients for l and t, or too small primes for so many points; names the mend.
+        Too few clients for l and t, or primes too small for all points.
     """
 
     field: Field
@@ -127,7 +127,7 @@ class Code:
         return np.ascontiguousarray(padded.reshape(primes, m, self.segments, width).transpose(0, 2, 1, 3))
 
     def join(self, segments: Elements, d: int) -> Elements:
-        """Put segments together again: shape (primes, l, m, width(d)) gives (primes, m, d)."""
+        """Join segments: shape (primes, l, m, width(d)) to (primes, m, d)."""
         primes, _, m, width = segments.shape
         return segments.transpose(0, 2, 1, 3).reshape(primes, m, self.segments * width)[..., :d]
 
@@ -186,8 +186,7 @@ class Code:
         Parameters
         ----------
         answers : array, shape (primes, answers, ...)
-            Residues, centred or in 0..p - 1; in the order of the responders. Those after the first 2l + 2t - 1 are not
-            looked at.
+            Residues, centred or in 0..p - 1, in the order of the responders; only the first 2l + 2t - 1 are used.
         responders : sequence of int
 
         Returns
@@ -204,7 +203,7 @@ class Code:
         Parameters
         ----------
         shares : array, shape (primes, at least degree + 1, ...)
-            In the order of the responders; those after the first degree + 1 are not looked at.
+            In the order of the responders; only the first degree + 1 are used.
         responders : sequence of int
         degree : int, optional
             l + t - 1 if left out: that of shared vectors and of their sums.
@@ -215,7 +214,7 @@ class Code:
 
         Notes
         -----
-        Privacy: this opens a secret. In a run only sums over final clusters are opened, to clients, when asked for.
+        Privacy: this opens a secret. A run only opens sums over final clusters, to clients, if it reveals centres.
         """
         needed = (self.degree if degree is None else degree) + 1
         chosen = self._chosen(responders, needed)
@@ -224,12 +223,12 @@ class Code:
         return self.field.matmul(matrix, flat).reshape(len(shares), self.segments, *shares.shape[2:])
 
     def completion_matrix(self) -> Elements:
-        """Return what completes a polynomial of degree 2 (l + t - 1) whose sum over beta_1..beta_l is 0.
+        """Return the matrix that completes a polynomial of degree 2 (l + t - 1) whose sum over beta_1..beta_l is 0.
 
         Returns
         -------
         float64 array, shape (primes, n - D, D), D = 2l + 2t - 2
-            Times the values at the first D clients' points it gives those at the others'.
+            Maps the values at the first D clients' points to those at the others'.
         """
         return _completion(self)
 

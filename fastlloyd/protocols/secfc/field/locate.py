@@ -28,7 +28,7 @@ from fastlloyd.protocols.secfc.field.prime import Elements
 
 
 class Unlocated(ValueError):
-    """The answers contradict each other, and there are too few to tell who is wrong.
+    """The answers contradict each other, and there are too few to find the wrong ones.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Unlocated(ValueError):
 
 
 def locate_wrong(code: Code, answers: Elements, responders: Sequence[int]) -> tuple[int, ...]:
-    """Name the clients whose answers are wrong, as long as these are at most half the slack.
+    """Return the clients whose answers are wrong, if these are at most half the slack.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def _difference_product(p: int, point: int, points: tuple[int, ...]) -> int:
 
 
 def _explain(code: Code, syndromes: NDArray[np.float64], responders: tuple[int, ...]) -> set[int]:
-    """Name the clients that explain one entry's syndromes, shape (primes, slack); none if too many do."""
+    """Return the clients that explain one entry's syndromes, shape (primes, slack); none if too many do."""
     named: set[int] = set()
     for p, row in zip(code.field.primes, syndromes, strict=True):
         values = [int(value) % p for value in row]

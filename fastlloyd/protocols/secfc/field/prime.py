@@ -25,13 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import RangeError
-from fastlloyd.protocols.secfc.field.draw import Expansion, draw, expected_bytes
-from fastlloyd.protocols.secfc.field.fraction import is_positive
-from fastlloyd.protocols.secfc.field.pack import Rows, pack, row_type, unpack
+from fastlloyd.protocols.secfc.field.pack import Expansion, Rows, draw, expected_bytes, pack, row_type, unpack
 from fastlloyd.protocols.secfc.field.residue import (
     LARGEST_EXACT,
     PRIME_BITS,
     Elements,
+    is_positive,
     is_prime,
     mixed_radix,
     primes_below,
@@ -45,7 +44,7 @@ __all__ = ["MAX_PRIMES", "MAX_RECORDS", "Elements", "Field", "choose_field"]
 
 MAX_PRIMES = 19
 MAX_RECORDS = 1 << 29
-"""Sums of so many centred residues are still within 2^52."""
+"""Sums of this number of centred residues are within 2^52."""
 
 _SMALL_PRIME_BITS = 16
 _GROUP_BLOCK = 1 << 17
@@ -107,7 +106,7 @@ class Field:
         return np.zeros((len(self.primes), *shape))
 
     def encode(self, integers: NDArray[np.int64]) -> Elements:
-        """Take signed integers into the field.
+        """Convert signed integers to field elements.
 
         Parameters
         ----------
@@ -158,14 +157,14 @@ class Field:
         return value
 
     def positive(self, elements: Elements) -> NDArray[np.bool_]:
-        """Tell where the integers in [-largest, largest] are above 0, for elements of shape (primes, *S).
+        """Return where the integers in [-largest, largest] are above 0, for elements of shape (primes, *S).
 
-        `field/fraction.py` says why it is exact.
+        `field/residue.py` proves that it is exact.
         """
         return is_positive(elements, self.primes)
 
     def reduce(self, values: Elements) -> Elements:
-        """Reduce integers of at most 2^52 in size, one row of them for each prime; gives a new array."""
+        """Reduce integers of at most 2^52 in size, one row for each prime, into a new array."""
         return self._reduce(np.array(values, dtype=np.float64, order="C"))
 
     def add(self, left: Elements, right: Elements) -> Elements:
@@ -247,12 +246,12 @@ class Field:
         return self._reduce(draw(self.primes, shape, read=secret.bytes))
 
     def uniform_from(self, stream: KeyStream, nonce: bytes, shape: tuple[int, ...]) -> Elements:
-        """Expand a key into pseudo-random elements: whoever has key and nonce gets the same ones.
+        """Expand a key and a nonce into pseudo-random elements.
 
         Parameters
         ----------
         stream : KeyStream
-            Of a key from `crypto/prg.derive`, with a purpose of its own.
+            Of a key from `prg.derive`, with its own purpose.
         nonce : bytes of length 12
             Never used twice with one key.
         shape : tuple of int
@@ -260,7 +259,7 @@ class Field:
         Returns
         -------
         float64 array, shape (primes, *shape)
-            Residues in 0..p - 1: not centred, since what they are added to is reduced anyway.
+            Residues in 0..p - 1: not centred, since the sum is reduced later.
         """
         expansion = Expansion(stream, nonce, expected=expected_bytes(self.primes, math.prod(shape)))
         return draw(self.primes, shape, read=expansion.read)
@@ -284,7 +283,7 @@ class Field:
             pack(out, column, residues.view(np.uint32))
 
     def from_bytes(self, data: bytes | memoryview, shape: tuple[int, ...]) -> Elements:
-        """Read elements of this shape; gives an array of shape (primes, *shape).
+        """Read elements of this shape into an array of shape (primes, *shape).
 
         Raises
         ------
@@ -314,7 +313,7 @@ class Field:
             row[:] = residues
 
     def _reduce(self, values: Elements) -> Elements:
-        """Reduce a C-contiguous array of ours in place."""
+        """Reduce a C-contiguous array in place."""
         return reduce_rows(values, self.primes)
 
 
@@ -334,7 +333,7 @@ def choose_field(largest: int) -> Field:
     Raises
     ------
     RangeError
-        More than 19 primes of 24 bits would be needed; names the mend.
+        More than 19 primes of 24 bits would be needed.
     """
     need = 2 * largest
     large, small = (primes_below(1 << bits, MAX_PRIMES) for bits in (PRIME_BITS, _SMALL_PRIME_BITS))

@@ -77,7 +77,7 @@ class Wide:
         return type(self)(_carry([a + b for a, b in zip(left, right, strict=True)]))
 
     def less(self, other: Self) -> NDArray[np.bool_]:
-        """Tell where these are less than the others; shapes broadcast."""
+        """Return where these are less than the others; shapes broadcast."""
         left, right = _align(self.limbs, other.limbs)
         result = left[0] < right[0]
         for a, b in zip(left[1:], right[1:], strict=True):
@@ -85,7 +85,7 @@ class Wide:
         return np.asarray(result)
 
     def replace(self, where: NDArray[np.bool_], other: Self) -> Self:
-        """Return the others where told, these elsewhere."""
+        """Return the other integers where the mask is set, these elsewhere."""
         left, right = _align(self.limbs, other.limbs)
         return type(self)(np.stack([np.where(where, b, a) for a, b in zip(left, right, strict=True)]))
 
@@ -98,7 +98,7 @@ class Wide:
 
 
 def _carry(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Bring columns of any int64 values into limbs; adds limbs until the last is small."""
+    """Turn columns of any int64 values into limbs; add limbs until the last is small."""
     limbs: list[NDArray[np.int64]] = []
     carry = np.zeros_like(columns[0])
     for column in columns[:-1]:

@@ -1,11 +1,11 @@
-"""What one client computes in one round, on its shares alone (Alg. 1, lines 11 to 13).
+"""One client's computation in one round, on its shares alone (Alg. 1, lines 11 to 13).
 
-All of it are values of polynomials of degree 2 (l + t - 1) at the client's point, whose sum over beta_1..beta_l is that
-of the points themselves: sizes, factors and signs are known to all clients and the same for all of them, and the noise
-is added as a constant polynomial (`protocols/secfc/field/zero_sum.py`).
+All results are values of polynomials of degree 2 (l + t - 1) at the client's point, whose sum over beta_1..beta_l is
+that of the points themselves: all clients know the same sizes, factors and signs, and the noise is added as a constant
+polynomial (`field/zero_sum.py`).
 
-Source: SecFC, §4.1 "Coded center update". Differs from the paper: no distances leave, but masked differences of them
-(`signs.py`); and the masks of `masks.py` are in all that leaves.
+Source: SecFC, §4.1 "Coded center update". Differs from the paper: instead of distances, masked differences of them
+leave a client (`signs.py`, `masks.py`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from fastlloyd.protocols.secfc.field.lagrange import Code
 from fastlloyd.protocols.secfc.field.prime import Elements, Field
 from fastlloyd.protocols.secfc.field.residue import reduce_rows
 from fastlloyd.protocols.secfc.field.zero_sum import constant_with_sum
-from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.differences import Differences, Scores
 from fastlloyd.protocols.secfc.math.masks import RoundMasks
 from fastlloyd.protocols.secfc.math.signs import SignMasks
+from fastlloyd.protocols.secfc.math.tournament import FilledClusters
 from fastlloyd.protocols.secfc.messages import blocks
 
 # Coordinates that are held as float64 at a time: they fit the cache.
@@ -32,7 +32,7 @@ _COORDINATES = 1 << 17
 
 @dataclass(slots=True)
 class Coder:
-    """A client's shares and what it computes from them, a block of points at a time.
+    """A client's shares and its computations on them, a block of points at a time.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Coder:
         return self.field.reduce(total)[:, clusters.used]
 
     def scores(self, labels: NDArray[np.int64], clusters: FilledClusters, k: int) -> Scores:
-        """Return what the comparisons of one iteration need: line 13 without |x|^2, which all centres share."""
+        """Return the scores for one iteration's comparisons: line 13 without |x|^2, which all centres share."""
         ring, sums = self.field, self.sums(labels, clusters, k)
         norms = ring.squared_norms(sums)[..., None]
         linear = ring.multiply(sums, ring.encode(-2 * clusters.sizes)[..., None])
@@ -98,11 +98,11 @@ class Coder:
         order : int64 array, shape (count,)
             In which the values are sent.
         secrets : SignMasks
-            `masks.signs` of so many values.
+            `masks.signs` for `count` values.
         masks : RoundMasks
             Never used again.
         dummies : int64 array, shape (count,)
-            Where 0 or more: the difference that is sent is two to that power, and not the one that was asked for.
+            Where 0 or more, two to that power replaces the difference.
 
         Returns
         -------
@@ -127,7 +127,7 @@ class Coder:
         return np.take(rows, order).tobytes()
 
     def _pieces(self) -> list[slice]:
-        """Return which points are computed on at a time."""
+        """Return the slices of points for one computation each."""
         primes, records, width = self.elements.shape
         height = max(1, _COORDINATES // (primes * width))
         return [slice(start, start + height) for start in range(0, records, height)]

@@ -1,8 +1,8 @@
 r"""Shares of the integers D whose signs are asked for, and how they enter an answer.
 
 A question is a row of comparisons: the earlier of two wins where D >= 0. Every D here is the sum over beta_1..beta_l of
-a polynomial of degree 2 (l + t - 1) at most, of which a client computes its value: products of two shares, times
-integers that all clients know.
+a polynomial of degree at most 2 (l + t - 1). A client computes its value of the polynomial: products of two shares,
+times integers that all clients know.
 
 Source: docs/secfc.md, "The arithmetic, byte by byte".
 """
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fastlloyd.protocols.secfc.field.prime import Elements, Field
 from fastlloyd.protocols.secfc.field.residue import reduce_row
 
-# Up to so many pairs of clusters have their coefficients computed, whether or not they are compared.
+# Up to this number of pairs of clusters, all coefficients are computed, whether or not they are compared.
 _ALL_PAIRS = 1 << 14
 
 
@@ -29,13 +29,10 @@ class Differences(Protocol):
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of comparisons."""
 
     def add(self, values: Elements, block: slice, factors: Elements) -> None:
-        """Add a block of differences times centred residues to values of as many columns.
-
-        What is added is below 2^47 in size.
-        """
+        """Add a block of differences times centred residues, below 2^47 in size, to values of as many columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +43,11 @@ class Question:
     ----------
     differences : Differences
     last : bool
-        Whether the step of the course that asks ends with them.
+        Whether they end the step that asks.
     numbers : int64 array, shape (count,), or None
-        What is compared (`memory.py`); None where no comparison is asked twice anyway.
+        Numbers of the comparisons (`memory.py`); None where no comparison is asked twice.
     least_bits : int64 array, shape (count,), or None
-        log2 of what differences of this kind are about at least, for values that stand for known ones.
+        log2 of about the least difference of this kind, for the dummies of known ones.
     """
 
     differences: Differences
@@ -60,7 +57,7 @@ class Question:
 
 
 Step = Generator[Question, NDArray[np.bool_], NDArray[np.int64]]
-"""Asks, is sent where the earlier one wins, and returns an assignment."""
+"""Yields questions, receives where the earlier one wins, and returns an assignment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +132,7 @@ class ScoreDifferences:
 
 
 class ElementDifferences:
-    """Differences that are computed already.
+    """Differences that are already computed.
 
     Parameters
     ----------
@@ -148,7 +145,7 @@ class ElementDifferences:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of comparisons."""
         return int(self._elements.shape[1])
 
     def add(self, values: Elements, block: slice, factors: Elements) -> None:
@@ -157,19 +154,14 @@ class ElementDifferences:
 
 
 class JoinedDifferences:
-    """Those of several questions, one after the other.
-
-    Parameters
-    ----------
-    parts : sequence of Differences
-    """
+    """The differences of several questions, one after the other."""
 
     def __init__(self, parts: Sequence[Differences]) -> None:
         self._parts = parts
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """Number of all comparisons."""
         return sum(part.count for part in self._parts)
 
     def add(self, values: Elements, block: slice, factors: Elements) -> None:

@@ -1,10 +1,10 @@
-"""What hides the answers of one round, from the clients' common seed: alike at all clients, fresh in each round.
+"""The masks of one round's answers, from the clients' common seed: the same at all clients, fresh in each round.
 
-Three things, each under a key of its own: a secret order of the values, secret factors, noise and signs (`signs.py`),
-and polynomials that hide what the single segments add (`protocols/secfc/field/zero_sum.py`).
+They are, each under its own key, a secret order of the values, secret factors, noise and signs (`signs.py`), and
+polynomials that hide the contributions of single segments (`field/zero_sum.py`).
 
-The keys depend on all that the server has sent so far: one that ever tells two clients different things gets answers
-that do not fit together. The order is that of all values of a round, points and pairs of clusters together.
+The keys depend on everything that the server has sent so far: if it sends two clients different replies, their answers
+do not fit together. The order is that of all values of a round, points and pairs of clusters together.
 
 Source: none in the paper; docs/secfc.md, "What the server learns".
 """
@@ -29,18 +29,13 @@ _DIGITS = 3
 
 
 class ServerDigest:
-    """A digest of all that the server has sent in the rounds.
-
-    Parameters
-    ----------
-    run_id : bytes
-    """
+    """A digest of the run's id and all that the server has sent in the rounds."""
 
     def __init__(self, run_id: bytes) -> None:
         self._digest = hashlib.sha256(domains.SECFC_REPLIES + run_id)
 
     def add(self, reply: bytes) -> None:
-        """Take in the body of one reply; with its length, so that no two rows of replies have one digest."""
+        """Add the body of one reply, with its length, so that different rows of replies have different digests."""
         self._digest.update(struct.pack("<Q", len(reply)) + reply)
 
     @property
@@ -62,7 +57,7 @@ class RoundMasks:
     replies : bytes of length 32
         Digest of the run and of all that the server has sent.
     round_ : int
-        Each has masks of its own.
+        Each round has its own masks.
     mantissa : int
         Bits of the mantissas of factors, w of `signs.py`.
 
@@ -86,9 +81,9 @@ class RoundMasks:
         return order
 
     def signs(self, count: int) -> SignMasks:
-        """Return the secrets of the round's comparisons, as they are numbered."""
+        """Return the secrets of the round's comparisons, by number."""
         return sign_masks(count, key=self._signs, round_=self._round, mantissa=self._mantissa)
 
     def sums(self, shape: tuple[int, ...], block: int) -> Elements:
-        """Return what hides the segments in one block of the answer."""
+        """Return the mask of the segments in one block of the answer."""
         return zero_sum_mask(self._code, self._client, shape, stream=self._sums, iteration=self._round, block=block)

@@ -1,12 +1,12 @@
-"""Comparisons that the server has settled already, so that none is sent twice; alike at all clients.
+"""Comparisons that the server has settled, so that none is sent twice; the same at all clients.
 
-A comparison has a number, which says what is compared: the point, the kind, and the members of the two clusters. Two
-starts, or two iterations, in which both clusters have the same members have the same comparison. What is known is
-answered from here, and a value that stands for no comparison takes its place (`signs.dummy_bits`), so that the server
-does not see in the length of a message how many were known.
+A comparison has a number, which identifies the point, the kind, and the members of the two clusters. Two starts, or two
+iterations, in which both clusters have the same members have the same comparison. Known comparisons are answered from
+here, and a dummy value takes their place (`signs.dummy_bits`), so that the length of a message does not show the server
+how many were known.
 
-That h does not win against g in the order (h, g) tells that g wins in the order (g, h). That h wins may be a tie, which
-g would win in the other order: then both are asked, D >= 0 and -D >= 0, and where both orders are in one message.
+If h does not win against g in the order (h, g), then g wins in the order (g, h). If h wins, it may be a tie, which g
+would win in the other order: then both are asked, D >= 0 and -D >= 0, as they are where both orders are in one message.
 
 Source: none in the paper; docs/secfc.md, "What the server learns".
 """
@@ -23,19 +23,19 @@ _MOST = 1 << 24
 _FEW_PAIRS = 1 << 14
 
 NEARER = "nearer"
-"""Which of two clusters' centres is nearer."""
+"""The nearer one of two clusters' centres."""
 THREE_TIMES = "three times nearer"
 """Whether a point is at least three times as far from the first of two clusters as from the second."""
 DRAW = "draw"
-"""Up to which point the sum of squared distances exceeds a share of all."""
+"""The point up to which the sum of squared distances exceeds a share of all."""
 UNNUMBERED = -1
-"""The number of a comparison that is never asked twice anyway."""
+"""The number of a comparison that is never asked twice."""
 SETTLED = -2
 """The number of a comparison that the earlier one wins whatever the points are."""
 
 
 class Memory:
-    """What is known of comparisons.
+    """The known comparisons.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Memory:
         Parameters
         ----------
         kind : str
-            What is compared of two clusters.
+            Of comparison.
         sets : int64 array, shape (c,)
             Numbers of clusters.
         earlier, later : int64 arrays, shape (pairs, m)
@@ -88,7 +88,7 @@ class Memory:
         return numbers
 
     def draws(self, start: int, seeds: list[int], count: int) -> NDArray[np.int64]:
-        """Return the numbers of the comparisons that draw a further seed: a point at distance 0 adds nothing to a sum.
+        """Return the numbers of the comparisons that draw another seed: a point at distance 0 adds nothing to a sum.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class Memory:
         return np.where(places < 0, SETTLED, self._pair(DRAW, start, len(seeds)) * self._records + places)
 
     def unknown(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which comparisons of a message are to be asked: of equal ones that are not known the first."""
+        """Return which comparisons of a message to ask: the first of equal ones that are not known."""
         asked: NDArray[np.bool_] = numbers == UNNUMBERED
         fresh = np.flatnonzero(numbers >= 0)
         if len(fresh):
@@ -113,7 +113,7 @@ class Memory:
         return asked
 
     def settle(self, numbers: NDArray[np.int64], asked: NDArray[np.bool_], won: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Take where the earlier one wins among those that were asked; return it for all."""
+        """Take the results of the comparisons that were asked; return those of all."""
         fresh = np.flatnonzero(asked & (numbers >= 0))
         self._add(numbers[fresh], won[fresh])
         answers: NDArray[np.bool_] = won | (numbers == SETTLED)
@@ -123,7 +123,7 @@ class Memory:
         return answers
 
     def _turn_round(self, numbers: NDArray[np.int64]) -> None:
-        """Learn what the same comparisons in the other order tell."""
+        """Add the comparisons that follow from known ones in the other order."""
         pairs, points = np.divmod(numbers, self._records)
         reverse = np.array(self._reverse, dtype=np.int64)[pairs]
         there = np.flatnonzero(reverse >= 0)

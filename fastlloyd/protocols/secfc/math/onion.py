@@ -5,8 +5,8 @@
     layer_j(content) = epk (32 bytes) | ChaCha20-Poly1305(content; key_j)
     key_j = HKDF(X25519(esk, pk_j); epk, pk_j, run, j)        esk, epk: fresh for each tag and layer
 
-Whoever lacks client j's key cannot tell which content belongs to which of its layers, so a list that j has opened and
-shuffled tells nothing about where its entries stood before. Each key encrypts once, hence the constant nonce.
+Without client j's key nobody can link a content to its layer, so a list that j has opened and shuffled hides the
+previous places of its entries. Each key encrypts once, hence the constant nonce.
 
 Source: Chaum, "Untraceable electronic mail" (1981); RFC 7748, RFC 5869, RFC 8439; docs/secfc.md.
 """
@@ -27,23 +27,18 @@ from fastlloyd.randomness.secret import SecretRandom
 
 TAG_BYTES = 16
 CONTENT_BYTES = TAG_BYTES + 1
-"""A tag, and whether it stands for a record (1) or is padding (0)."""
+"""A tag, and whether it belongs to a record (1) or is padding (0)."""
 LAYER_BYTES = 32 + 16
 _NONCE = bytes(12)
 
 
 def sealed_bytes(layers: int) -> int:
-    """Return the length of a tag under so many layers."""
+    """Return the length of a tag under `layers` layers."""
     return CONTENT_BYTES + layers * LAYER_BYTES
 
 
 class LayerKey:
-    """One client's key for one run.
-
-    Parameters
-    ----------
-    secret : SecretRandom
-    """
+    """One client's key for one run."""
 
     __slots__ = ("_private", "public")
 
@@ -52,7 +47,7 @@ class LayerKey:
         self.public = self._private.public_key().public_bytes_raw()
 
     def open(self, sealed: bytes, *, layer: int, run_id: bytes) -> bytes:
-        """Take off this party's layer.
+        """Remove this party's layer.
 
         Raises
         ------
@@ -81,7 +76,7 @@ def seal(content: bytes, keys: Sequence[bytes], *, run_id: bytes, secret: Secret
     Raises
     ------
     ValueError
-        A key is not one that an honest client makes.
+        A key is not one of an honest client.
     """
     for layer in range(len(keys) - 1, -1, -1):
         private = X25519PrivateKey.from_private_bytes(secret.bytes(KEY_BYTES))
@@ -94,10 +89,7 @@ def seal(content: bytes, keys: Sequence[bytes], *, run_id: bytes, secret: Secret
 def shuffle(entries: Sequence[bytes], secret: SecretRandom) -> list[bytes]:
     """Return the entries in a secret random order.
 
-    Notes
-    -----
-    Sorted by 128-bit random numbers: two are equal with probability below n^2 2^-129, so the order is uniform but for
-    that.
+    Sorted by 128-bit random numbers: except for two equal ones, of probability below n^2 2^-129, the order is uniform.
     """
     numbers = secret.uint64(2 * len(entries)).reshape(2, len(entries))
     return [entries[int(i)] for i in np.lexsort(numbers)]

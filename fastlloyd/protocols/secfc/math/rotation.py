@@ -1,11 +1,11 @@
-"""A secret common rotation of all records before they are rounded, so that no party but the clients knows the axes.
+"""A secret common rotation of all records before they are rounded, so that only the clients know the axes.
 
 The clients draw one orthogonal map R from their common seed, uniform (Haar) on O(d), and each shares round(R x 2^q) for
-its records x. R keeps all distances, so k-means finds the same clusters but for the rounding: the labels are those of
+its records x. R keeps all distances, so k-means finds the same clusters except for rounding: the labels are those of
 Lloyd's algorithm on the rotated grid. Revealed centres are turned back.
 
-Clients need the same map, not the same bits: where two machines' floating point differs, by some 1e-13, they round a
-few coordinates differently, each of its own records only, and the protocol stays exact for what was shared.
+Clients need the same map, not the same bits: where two machines' floating point differs, by some 1e-13, each rounds a
+few coordinates of its own records differently, and the protocol stays exact for the shared values.
 
 Source: none in the paper; docs/secfc.md, "What the server learns".
 """

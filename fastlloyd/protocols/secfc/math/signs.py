@@ -1,4 +1,4 @@
-r"""What the server decodes: which of two centres is nearer to a point, as a sign that it cannot read.
+r"""The values that the server decodes: which of two centres is nearer to a point, as a sign that it cannot read.
 
 Let sigma_h = |c_h|^2 - 2 c_h.x = |x - c_h|^2 - |x|^2 for a centre c_h with S_h points, T = lcm(S_h, S_g), and g a later
 cluster than h. As mu_h = S_h c_h is an integer vector,
@@ -12,12 +12,12 @@ clients turn D into
 
     v = F (2 D + 1) - F / 2 + e = 2 F D + F / 2 + e,    or on tails    -1 - v.
 
-The server decodes it and tells its sign; the clients, who know the coin, know who won.
+The server decodes it and replies with its sign; the clients know the coin, so they know who won.
 
 *Exact.* If D >= 0 then v >= F / 2 > 0; if D <= -1 then v <= -F - F / 2 + F - 1 < 0; and -1 - v >= 0 where v < 0. So
 labels are exact, ties included, whatever the secrets are.
 
-**What a value says.** Let m = abs(2 D + 1), and n the larger one of what is decoded and -1 less that.
+**What a value reveals.** Let m = abs(2 D + 1), and n the larger one of the decoded value v and -1 - v.
 
 1. *The sign is a fair coin, independent of n, and n = F (m - 1/2) + e' with e' uniform on 0..F - 1.* For D >= 0 take
    e' = e, else e' = F - 1 - e.
@@ -37,7 +37,7 @@ labels are exact, ties included, whatever the secrets are.
 What follows for Z and G = log2(m + u), for m up to M*, under the law of floor(f (m + u)):
 
 - *Two values share nothing.* Given all D, all values are independent, whatever the D are, equal ones or multiples: each
-  has an f of its own, a real number, so a quotient of two values is a real number, too.
+  has its own f, a real number, so a quotient of two values is also a real number.
 - *One value.* For m >= m' the laws of Z differ by at most log2((m + 1/2) / (m' - 1/2)) / 64 in total variation, for
   moving a uniform variable of width 64 by g moves its law by g / 64. For w + log2(M* + 1/2) <= Z < w + 63 the density
   is 1 / 64 whatever m is: such a value says nothing at all.
@@ -46,7 +46,7 @@ What follows for Z and G = log2(m + u), for m up to M*, under the law of floor(f
 
 **Size.** Two clusters have at most N points together, so T <= N^2 / 4; sigma_g - sigma_h is a difference of two squared
 distances of at most 4 rho^2, rho the largest norm of a point. So abs(D) <= N^4 rho^2 / 4, and abs(v) <= F (m + 1/2) <
-2^(w + 65) (abs(D) + 1). Other comparisons (`start.py`, `totals.py`) have a D of their own, and the same secrets.
+2^(w + 65) (abs(D) + 1). Other comparisons (`start.py`, `attempt.py`) have their own D, and the same secrets.
 
 **Drawing.** A candidate is four words of 64 bits, X with its highest bit set, Y, R_1 and R_2. It is taken if Y < X, R_1
 X < 2^127 and R_2 X < 2^127; the first ones taken count. Then M = 2^(w - 64) X + a, a uniform on w - 64 bits, and e =
@@ -69,19 +69,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.secfc.field.draw import Expansion
+from fastlloyd.protocols.secfc.field.pack import Expansion
 from fastlloyd.protocols.secfc.field.prime import Elements, Field
 from fastlloyd.protocols.secfc.field.residue import narrow_matmul
 from fastlloyd.randomness.prg import KeyStream, keystream
 
 OCTAVES = 64
-"""Over so many octaves factors are spread evenly."""
+"""Factors are spread evenly over this number of octaves."""
 
 MOST_VALUES = 1 << 39
-"""Up to so many values of a run `distance` is below 2^-20: no number of bits makes up for more."""
+"""Up to this number of values `distance` is below 2^-20; for more, no number of bits suffices."""
 
 _LEAST_MANTISSA_BITS = 64
-# Values of a run are together at most 2^-20 away from the law that they are claimed to have; 1 for what is below it.
+# All values of a run together are at most 2^-20 away from their claimed law.
 _DISTANCE_BITS = 20
 _CANDIDATE_BYTES = 32
 # Drawn at a time: they fit the cache.
@@ -106,7 +106,7 @@ def largest_difference(*, n_total: int, squared_norm: int) -> int:
 
 
 def mantissa_bits(difference: int, values: int) -> int:
-    """Return w for so many values, up to `MOST_VALUES`, of differences up to a size: `distance` is below 2^-20."""
+    """Return w such that `distance` is below 2^-20, for up to `MOST_VALUES` values of differences up to a size."""
     bits = (2 * difference + 1).bit_length() + values.bit_length() + _DISTANCE_BITS + 2
     return max(_LEAST_MANTISSA_BITS, bits)
 
@@ -117,12 +117,12 @@ def distance(difference: int, values: int, mantissa: int) -> float:
 
 
 def bits_in_common(difference: int) -> float:
-    """Return the bound on what a value tells of its D, in bits; see the module."""
+    """Return the bound on what a value reveals of its D, in bits; see the module."""
     return math.log2(1.0 + math.log2(4 * difference + 3) / OCTAVES)
 
 
 def largest_value(difference: int, mantissa: int) -> int:
-    """Return a bound on what the server decodes of differences up to a size, in size."""
+    """Return a bound on the size of decoded values, for differences up to a size."""
     return (difference + 1) << (mantissa + OCTAVES + 1)
 
 
@@ -155,9 +155,9 @@ class SignMasks:
     spare: NDArray[np.int64] = field(repr=False)
 
     def elements(self, ring: Field, block: slice) -> tuple[Elements, Elements]:
-        """Return 2 F and what is added to 2 F D, both with the coin's sign, shape (primes, values of the block).
+        """Return 2 F and the noise added to 2 F D, both with the coin's sign, shape (primes, values of the block).
 
-        Below 2^23 + 2 in size.
+        Both are below 2^23 + 2 in size.
         """
         weights, weights_low, powers = _weights(ring.primes, self.mantissa)
         mantissas = ring.reduce(narrow_matmul(weights, _limbs(self.mantissas[block])))
@@ -170,7 +170,7 @@ class SignMasks:
         return factors * signs, noise * signs - flipped
 
     def integers(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return what `elements` gives as Python integers, in object arrays of shape (values,)."""
+        """Return the same as `elements`, as Python integers in object arrays of shape (values,)."""
         rest = self.mantissa - _LEAST_MANTISSA_BITS
         factors, noise = np.empty(len(self.octaves), dtype=object), np.empty(len(self.octaves), dtype=object)
         for i, (octave, flipped) in enumerate(zip(self.octaves.tolist(), self.flipped.tolist(), strict=True)):
@@ -227,7 +227,7 @@ def sign_masks(count: int, *, key: bytes, round_: int, mantissa: int) -> SignMas
 
 
 def dummy_bits(secrets: SignMasks, least: NDArray[np.int64], span: int) -> NDArray[np.int64]:
-    """Return powers of two for values that stand for no comparison: one of `span`, from `least` on."""
+    """Return powers of two for dummy values: one of `span`, from `least` on."""
     chosen: NDArray[np.int64] = least + (secrets.spare * span >> _SPARE_BITS)
     return chosen
 
@@ -249,7 +249,7 @@ def _take_candidates(count: int, stream: KeyStream, nonce: bytes) -> tuple[NDArr
 
 
 def _is_below(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Tell where the product of two numbers of 64 bits is below 2^127."""
+    """Return where the product of two numbers of 64 bits is below 2^127."""
     a, b, c, d = left & _LOW, left >> _HALF, right & _LOW, right >> _HALF
     middle = b * c + (a * c >> _HALF)
     other = a * d + (middle & _LOW)
@@ -269,7 +269,7 @@ def _number(words: NDArray[np.uint32]) -> int:
 
 @lru_cache(maxsize=16)
 def _weights(primes: tuple[int, ...], mantissa: int) -> tuple[Elements, Elements, Elements]:
-    """Return the residues of what limbs of 16 bits stand for, of M and of the last bits, and powers of two.
+    """Return the residues of the weights of 16-bit limbs, of M and of the last bits, and powers of two.
 
     Sums of limbs times residues stay below 2^45: exact in float64 in any order.
     """

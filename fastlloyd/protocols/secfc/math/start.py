@@ -1,17 +1,17 @@
-r"""The clusters that a course begins with, from public randomness and, in the separated start, from comparisons.
+r"""The first clusters of a start, from public randomness and, in the separated start, from comparisons.
 
 `random`: every point gets a random cluster from the public seed (Alg. 1, line 7).
 
 `separated`: k seeds are chosen among the points, each with probability proportional to its squared distance from the
 nearest one before it (k-means++, the approximation algorithm here), with the public seed's coins. Group h then holds
 the points that are at least three times nearer to the h-th seed than to any other (§5). The other points are in no
-group until the first iteration. All of it are comparisons as in Lloyd's iterations: the server learns no distance, no
-seed but each start's first, which is public, and no group.
+group until the first iteration. All steps are comparisons as in Lloyd's iterations: the server learns no distance, no
+group, and no seed but each start's first, which is public.
 
 - **A seed.** Let d_i be point i's squared distance from its nearest seed, P_j = d_0 + .. + d_j, T the sum of all, u a
-  coin in 0..2^b - 1. The point chosen is the first j with 2^b P_j > u T. D_j = u T - 2^b P_j falls with j, so the signs
-  of D_0..D_(m-2) say which one it is and nothing else. It is point j with probability d_j / T, but for m / 2^b < 2^-16
-  in all. A point at a seed's place is chosen only where all are: then it is the last.
+  coin in 0..2^b - 1. The chosen point is the first j with 2^b P_j > u T. D_j = u T - 2^b P_j falls with j, so the signs
+  of D_0..D_(m-2) show which one it is and nothing else. It is point j with probability d_j / T, except for m / 2^b <
+  2^-16 in all. A point at a seed's place is chosen only if all points are at seeds: then it is the last.
 - **The nearest seed** of each point: the new one wins where D = |x - new|^2 - |x - nearest|^2 < 0.
 - **The groups**: point i is in that of its nearest seed where |x - other|^2 - 9 |x - nearest|^2 >= 0 for all others.
 
@@ -42,17 +42,17 @@ _APART = 9
 
 
 def random_labels(plan: Plan, records: int, number: int) -> NDArray[np.int64]:
-    """Return the random clusters of one start, 0..k-1, alike at all clients; shape (records,)."""
+    """Return the random clusters of one start, 0..k-1, the same at all clients; shape (records,)."""
     return PublicStream(plan.seed, domains.SECFC_RANDOM).integers(0, plan.k - 1, (number + 1) * records)[-records:]
 
 
 def first_seed(plan: Plan, records: int, number: int) -> int:
-    """Return the first seed of one separated start, alike at all clients."""
+    """Return the first seed of one separated start, the same at all clients."""
     return int(PublicStream(plan.seed, domains.SECFC_FIRST).integers(0, records - 1, number + 1)[number])
 
 
 def coins(plan: Plan, number: int) -> list[int]:
-    """Return the coins u of one separated start's further seeds, alike at all clients; below 2^b."""
+    """Return the coins u of one separated start's further seeds, the same at all clients; below 2^b."""
     count = plan.k - 1
     words = PublicStream(plan.seed, domains.SECFC_FURTHER).uint32(2 * count * (number + 1))[2 * count * number :]
     return [(int(low) | int(high) << 32) >> (64 - plan.coin_bits) for low, high in words.reshape(count, 2)]
@@ -102,7 +102,7 @@ class SeparatedStart:
         chosen = int(passed.sum())
         if not passed[:chosen].all():
             raise PeerError(
-                "the signs fit no choice of a seed: the server told wrong ones, or a client's answer was wrong; look "
+                "the signs fit no choice of a seed: the server sent wrong ones, or a client's answer was wrong; look "
                 "at their versions, or start with --set secfc.extra_answers=2, which names a client that is wrong",
                 rank=SERVER.rank,
             )
@@ -131,19 +131,15 @@ class SeparatedStart:
             elements = [field.subtract(self._distances(other), nine) for other in others]
             joined = np.concatenate([field.zeros((0,)), *elements], axis=1)
             numbers = self._numbers(THREE_TIMES, others, np.broadcast_to(self._nearest, others.shape), self._seeds)
-            passed = yield Question(
-                ElementDifferences(joined),
-                last=first + width >= k - 1,
-                numbers=numbers,
-                least_bits=np.zeros_like(numbers),
-            )
+            last, none = first + width >= k - 1, np.zeros_like(numbers)
+            passed = yield Question(ElementDifferences(joined), last=last, numbers=numbers, least_bits=none)
             apart &= passed.reshape(len(others), len(apart)).all(axis=0)
         return np.where(apart, self._nearest, k)
 
     def _numbers(
         self, kind: str, earlier: NDArray[np.int64], later: NDArray[np.int64], seeds: list[int]
     ) -> NDArray[np.int64]:
-        """Return the numbers of comparisons of seeds; what is itself one of these is at distance 0 from its nearest."""
+        """Return the numbers of comparisons of seeds; a point that is a seed is at distance 0 from its nearest one."""
         numbers = self._memory.comparisons(kind, self._memory.points(self._seeds), earlier, later)
         numbers.reshape(len(earlier), -1)[:, seeds] = SETTLED
         return numbers

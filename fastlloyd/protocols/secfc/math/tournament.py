@@ -1,26 +1,48 @@
-"""The nearest centre of each point by comparisons of two at a time: what a client knows of one iteration.
+"""The clusters in use, and each point's nearest centre by comparisons of two at a time.
 
-The clusters in use stand in a row for each point, by number. In each round neighbours are compared, the winners stay,
-and one without a neighbour waits: c - 1 comparisons of a point in ceil(log2 c) rounds. The earlier of two always has
-the lower number, and wins a tie; so the last one left is the nearest, the lowest number among equals (Alg. 1, lines
-21 and 25).
+For each point the clusters in use form a row, by number. In each round neighbours are compared, the winners stay, and
+one without a neighbour waits: c - 1 comparisons of a point in ceil(log2 c) rounds. The earlier of two always has the
+lower number, and wins a tie. So the last one is the nearest, the lowest number among equals.
+
+Source: SecFC, Alg. 1, S_h and |S_h| of lines 11 and 13; lines 21 and 25.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.secfc.math.clusters import FilledClusters
+
+@dataclass(frozen=True, slots=True)
+class FilledClusters:
+    """The clusters of one assignment that have points; public.
+
+    Attributes
+    ----------
+    used, sizes : int64 arrays, shape (c,)
+        Their numbers, ascending, and how many points each has.
+    """
+
+    used: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, labels: NDArray[np.int64], k: int) -> FilledClusters:
+        """Count the points of each; labels outside 0..k-1 are points in no cluster."""
+        counts = np.bincount(labels, minlength=k + 1)[:k].astype(np.int64)
+        used = np.flatnonzero(counts)
+        return cls(used, counts[used])
 
 
 def count_rounds(clusters: int) -> int:
-    """Return the rounds of an iteration with so many clusters in use; one at least."""
+    """Return the rounds of an iteration with this number of clusters in use; at least one."""
     return max(1, (clusters - 1).bit_length())
 
 
 class Tournament:
-    """One iteration.
+    """The tournament of one iteration.
 
     Parameters
     ----------
@@ -41,7 +63,7 @@ class Tournament:
         return len(self._left) <= 2
 
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return who is compared next: places among the clusters in use, earlier and later, shape (pairs, m) each."""
+        """Return the next pairs: places among the clusters in use, earlier and later, shape (pairs, m) each."""
         count = len(self._left) // 2
         return self._left[0 : 2 * count : 2], self._left[1 : 2 * count : 2]
 

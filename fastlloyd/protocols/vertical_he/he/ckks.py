@@ -1,19 +1,19 @@
-"""CKKS by way of tenseal (Microsoft SEAL).
+"""CKKS with tenseal (Microsoft SEAL).
 
-Two uses of one library:
+The library is used in two ways:
 
-* **Whole numbers in coefficients** (`Context.encode_integers`). A polynomial whose coefficients are integers is
-  encrypted as it is, at scale 1. The constant coefficient of a plaintext times a ciphertext is then an inner product
-  of integers, exact but for the encryption error, whose coefficients are at most `lattice.ERROR_BOUND`. Nothing is
-  rounded together with another record, so what one record adds is known exactly. It needs one prime and no
+* **Whole numbers in coefficients** (`Context.encode_integers`). A polynomial with integer coefficients is encrypted
+  unchanged, at scale 1. The constant coefficient of a plaintext times a ciphertext is then an inner product of
+  integers, exact except for the encryption error, whose coefficients are at most `lattice.ERROR_BOUND`. No record is
+  rounded together with another, so one record's contribution is known exactly. It needs one prime and no
   relinearisation.
 * **Real numbers in slots** (`Context.encode_slots`), for circuits with products and rescaling.
 
-The sum over all slots or the inner product stands in one coefficient. `Context.extract` takes that coefficient out as
-an LWE sample, so that no Galois keys are needed and no other coefficient is ever sent: `protocols/vertical_he/math/`.
+One coefficient holds the sum over all slots or the inner product. `Context.extract` takes that coefficient out as an
+LWE sample, so that no Galois keys are needed and no other coefficient is ever sent (`math/lwe.py`).
 
-What comes from a peer passes through `load_ciphertext`, `load_public_key` and `load_relin_key`. It is bare numbers
-(`residues`); the frame that SEAL reads them in is written here, so no size or header of a peer ever reaches SEAL.
+Data of a peer pass through `load_ciphertext`, `load_public_key` and `load_relin_key`. They are bare numbers
+(`residues`); the frame in which SEAL reads them is written here, so no size or header of a peer ever reaches SEAL.
 
 SEAL draws its keys and errors from generators that it seeds from the operating system.
 
@@ -35,11 +35,7 @@ from fastlloyd.protocols.vertical_he.he.seal import Exchange, SealForm, library,
 
 
 class Context:
-    """Everything public: parameters, encoder, evaluator, and what arrives from peers.
-
-    Parameters
-    ----------
-    parameters : Parameters
+    """Everything public: parameters, encoder, evaluator, and the readers of peers' data.
 
     Raises
     ------
@@ -92,11 +88,11 @@ class Context:
         return self._key_primes
 
     def cipher(self) -> Any:
-        """Make an empty ciphertext to put a result into."""
+        """Return an empty ciphertext for a result."""
         return library().Ciphertext()
 
     def level(self, primes: int) -> Any:
-        """Name the level that has so many primes left."""
+        """Return the level that has this number of primes left."""
         data = self.seal.first_context_data()
         while len(data.parms().coeff_modulus()) > primes:
             data = data.next_context_data()
@@ -109,8 +105,6 @@ class Context:
     def transform(self, coefficients: NDArray[np.float64]) -> NDArray[np.complex128]:
         """Evaluate integer polynomials, shape (..., N), at the roots that belong to the slots, shape (..., N / 2).
 
-        Notes
-        -----
         The roots are w^e, w = exp(i pi / N), e odd. For e = 4 k + 1 the upper half of the coefficients carries a
         factor i, so one complex transform of N / 2 points gives all of them; those with e = 4 k + 3 are conjugates.
         """
@@ -125,8 +119,6 @@ class Context:
     def encode_integers(self, slots: NDArray[np.complex128]) -> Any:
         """Encode one row of `transform`'s result: the plaintext has exactly the integers as its coefficients.
 
-        Notes
-        -----
         The two transforms have a relative error in L2 of at most about 2^-53 * 10 log2 N each: below 2^-43. With
         coefficients of at most 2^30 and N = 2^12 that is 2^-43 * 2^36, far below the 1/2 at which SEAL's rounding
         would go to another integer.
@@ -150,13 +142,13 @@ class Context:
         return ordered
 
     def numbers(self, cipher: Any) -> NDArray[np.int64]:
-        """Read the two polynomials of a ciphertext as they are stored, int64, shape (2, limbs, N)."""
+        """Return the two polynomials of a ciphertext as stored, int64, shape (2, limbs, N)."""
         form = self._form(cipher.coeff_modulus_size(), scale=cipher.scale, transformed=cipher.is_ntt_form())
         halves = self._read(cipher, form, seeded=False)
         return np.stack((halves.first, np.asarray(halves.second)))
 
     def assemble(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Any:
-        """Build a ciphertext of the last level from its two polynomials, as they are stored, shape (N,) each."""
+        """Build a ciphertext of the last level from its two polynomials as stored, shape (N,) each."""
         return self._build(self._form(1), Halves(first[None], second[None]))
 
     def load_ciphertext(self, content: bytes, *, limbs: int = 0, scale: float = 1.0, seeded: bool = True) -> Any:
@@ -188,17 +180,17 @@ class Context:
         return cipher
 
     def read_public_key(self, content: bytes) -> Halves:
-        """Read a peer's public key as bare numbers and a seed; raises ValueError as `load_ciphertext` does."""
+        """Read a peer's public key as bare numbers and a seed; raise ValueError as `load_ciphertext` does."""
         return unpack(content, self._key_primes, self.degree, seeded=True)
 
     def load_public_key(self, content: bytes) -> Any:
-        """Read a peer's public key; raises ValueError as `load_ciphertext` does."""
+        """Read a peer's public key; raise ValueError as `load_ciphertext` does."""
         key = library().PublicKey()
         self._exchange.load(key, self.seal, self._key_form.write(self.read_public_key(content)))
         return key
 
     def expand_key(self, content: bytes) -> Halves:
-        """Read a peer's public key with its second half written out; raises ValueError as `load_ciphertext` does."""
+        """Read a peer's public key with its second half expanded; raise ValueError as `load_ciphertext` does."""
         return self._read(self.load_public_key(content), self._key_form, seeded=False)
 
     def key_residues(self, coefficients: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -212,7 +204,7 @@ class Context:
             raise unsupported() from error
 
     def load_relin_key(self, content: bytes, *, seeded: bool = True) -> Any:
-        """Read a peer's relinearisation key; raises ValueError as `load_ciphertext` does."""
+        """Read a peer's relinearisation key; raise ValueError as `load_ciphertext` does."""
         key, each = library().RelinKeys(), self.parameters.key_bytes(seeded=seeded)
         expected = self.parameters.digits * each
         if len(content) != expected:
@@ -230,7 +222,7 @@ class Context:
         return pack(Halves(first, second), self.parameters.prime_bits)
 
     def save_seeded(self, fresh: Any, *, limbs: int, scale: float = 1.0) -> bytes:
-        """Return a symmetric encryption, which SEAL makes for a file only, as bare numbers and a seed."""
+        """Return a symmetric encryption, which SEAL only writes to a file, as bare numbers and a seed."""
         return pack(self._read(fresh, self._form(limbs, scale=scale), seeded=True), self.parameters.prime_bits)
 
     def save_public_key(self, fresh: Any) -> bytes:
@@ -238,7 +230,7 @@ class Context:
         return pack(self._read(fresh, self._key_form, seeded=True), self.parameters.prime_bits)
 
     def save_relin_key(self, fresh: Any) -> bytes:
-        """Return a relinearisation key, which SEAL makes for a file only, as bare numbers and seeds."""
+        """Return a relinearisation key, which SEAL only writes to a file, as bare numbers and seeds."""
         digits, form = self.parameters.digits, self._key_form
         try:
             parts = form.read_keys(self._exchange.save(fresh, form.keys_bytes(digits)), digits)
@@ -263,9 +255,9 @@ class Context:
             raise unsupported() from error
 
     def coefficients(self, cipher: Any) -> NDArray[np.int64]:
-        """Read the two polynomials of a ciphertext at the last level, shape (2, N), modulo the prime.
+        """Return the two polynomials of a ciphertext at the last level, shape (2, N), modulo the prime.
 
-        The ciphertext is used up: it is brought out of the transformed domain in place.
+        This uses up the ciphertext: it leaves the transformed domain in place.
         """
         if cipher.size() != 2 or cipher.coeff_modulus_size() != 1:
             raise InternalError("only ciphertexts of two polynomials at the last level can be read")
@@ -273,9 +265,9 @@ class Context:
         return self.numbers(cipher)[:, 0]
 
     def extract(self, ciphers: list[Any]) -> Sample:
-        """Take the constant coefficients out of ciphertexts at the last level, as LWE samples; None counts as zero.
+        """Return the constant coefficients of ciphertexts at the last level as LWE samples; None counts as zero.
 
-        The ciphertexts are used up: they are brought out of the transformed domain in place.
+        This uses up the ciphertexts, as `coefficients` does.
         """
         n, q = self.degree, self.modulus
         constants = np.zeros(len(ciphers), dtype=np.int64)
@@ -291,12 +283,7 @@ class Context:
 
 
 class KeyHolder:
-    """The secret key: made here, never written, never sent.
-
-    Parameters
-    ----------
-    context : Context
-    """
+    """The secret key: made here, never written, never sent."""
 
     def __init__(self, context: Context) -> None:
         seal = library()
@@ -325,9 +312,7 @@ class KeyHolder:
     def coefficients(self) -> NDArray[np.int64]:
         """Return the coefficients of the secret key, -1, 0 or 1, shape (N,), to open LWE samples with.
 
-        Notes
-        -----
-        Sees: the key holder, and nobody else.
+        Sees: nobody but the key holder.
         """
         n, plain = self._context.degree, library().Plaintext()
         # The ciphertext (0, 1) opens to the secret key itself.
@@ -342,13 +327,13 @@ class KeyHolder:
 
 
 class Refresher:
-    """Fresh encryptions of zero under a peer's public key, as LWE samples: they hide how a sum was made.
+    """Fresh encryptions of zero under a peer's public key, as LWE samples: they hide how a sum was computed.
 
     Parameters
     ----------
     context : Context
     public_key : object
-        As `Context.load_public_key` gave it.
+        From `Context.load_public_key`.
     """
 
     def __init__(self, context: Context, public_key: Any) -> None:
@@ -356,7 +341,7 @@ class Refresher:
         self._encryptor = library().Encryptor(context.seal, public_key)
 
     def zeros(self, count: int) -> Sample:
-        """Make so many samples of zero at the last level."""
+        """Return `count` samples of zero at the last level."""
         seal, level = library(), self._context.level(1)
         ciphers = []
         for _ in range(count):

@@ -4,12 +4,12 @@ For integers W(i) and an encryption (c_0, c_1) of a polynomial with coefficients
 
     sum over i of W(i) M(i)  =  sum over i of W(i) c_0(i)  +  <W(X) c_1(1 / X), s>     modulo q,
 
-but for the encryption's error: an inner product and a product of polynomials modulo X^N + 1, added up over many
+except for the encryption's error: an inner product and a product of polynomials modulo X^N + 1, added up over many
 ciphertexts. The library would encode the weights as slots and transform them twice for every single product, which
-takes most of the time. Here a ciphertext's numbers are read once, and split into limbs of a few bits; the products of
-integers and limbs are made by floating-point transforms whose error is less than 1/4, and rounded. So the result is
-exact: the same numbers modulo q that the library gives. Weights that differ by a whole factor for each ciphertext share
-their transforms and products: the factors are applied when the products are added up.
+takes most of the time. Here a ciphertext's numbers are read once, and split into limbs of a few bits. Floating-point
+transforms compute the products of integers and limbs with an error below 1/4, which are then rounded. So the result is
+exact: the same numbers modulo q as the library's. Weights that differ by a whole factor for each ciphertext share their
+transforms and products: the factors are applied when the products are added up.
 
 There is neither key nor randomness here; both are the library's.
 
@@ -19,9 +19,9 @@ multiplies by a root once in two or three levels, which leaves room for roots th
 that are products of roots alone are off by at most 5.7 u after all levels, of 5 L u = 50 u. The twist's root is off
 by 1.85 u (measured), with the product 4.1 u: it counts as one more level.
 
-* Forward, norms Euclidean: every level is a multiple of a unitary map (Parseval), so relative errors add up to
+* Forward, with Euclidean norms: every level is a multiple of a unitary map (Parseval), so relative errors add up to
   5 (L + 1) u. Let x be the sum over F ciphertexts of the products of the transforms of W_m and of c_m. The sum of |x_j|
-  is at most M sum |W_m| |c_m|, and what is computed differs from x, in this norm, by (10 (L + 1) + 4 + F) u of that.
+  is at most M sum |W_m| |c_m|, and the computed sum differs from x, in this norm, by (10 (L + 1) + 4 + F) u of that.
 * Back: every x_j reaches an output on one path, whose factors are off by 5 u each. So an output is off by at most
   ((1 + 5 u)^(L + 1) - 1) (1 / M) sum |x_j|, where Parseval alone would only bound all outputs together.
 
@@ -56,13 +56,7 @@ _MOST_MORE = 16
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Ciphertexts as their numbers.
-
-    Attributes
-    ----------
-    constants, vectors : int64 arrays, shape (m, N)
-        c_0 and c_1 modulo q.
-    """
+    """Ciphertexts as numbers: c_0 and c_1 modulo q, int64 arrays, shape (m, N)."""
 
     constants: NDArray[np.int64]
     vectors: NDArray[np.int64]
@@ -70,7 +64,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Transformed:
-    """Ciphertexts in the form that products are made from.
+    """Ciphertexts in the form for products.
 
     Attributes
     ----------
@@ -91,7 +85,7 @@ class Transformed:
 
 @dataclass(frozen=True, slots=True)
 class Unrounded:
-    """Sums of products before they are rounded; as the transforms give them.
+    """Sums of products before rounding, as transforms.
 
     Attributes
     ----------
@@ -111,9 +105,9 @@ class Products:
     ----------
     context : Context
     least : int
-        How many ciphertexts must go into one sum; `most` may, with limbs as large.
+        Ciphertexts that must fit into one sum; up to `most` do, with limbs of the same size.
     largest : float
-        Of the weights, in absolute value.
+        The largest absolute weight.
 
     Raises
     ------
@@ -131,11 +125,11 @@ class Products:
 
     @property
     def modulus(self) -> int:
-        """Of the sums."""
+        """Modulus of the sums."""
         return self._context.modulus
 
     def _limb_bits(self, most: int) -> tuple[int, int]:
-        """Return the bits of limbs of c_1 and c_0 for so many ciphertexts in a sum."""
+        """Return the bits of limbs of c_1 and c_0 for `most` ciphertexts in a sum."""
         n, bits, reach = self._context.degree, self._context.modulus.bit_length(), most * self._largest
         rounding = (15.0 * (math.log2(n / 2) + 1.0) + most + 4.0) * _UNIT
         # Sums of integers below 2^53 are exact in any order.
@@ -148,7 +142,7 @@ class Products:
             return []
 
     def prepare(self, ciphers: Sequence[Any]) -> Prepared:
-        """Read ciphertexts, which are used up."""
+        """Read ciphertexts; this uses them up."""
         numbers = np.stack([self._context.coefficients(cipher) for cipher in ciphers])
         return Prepared(np.ascontiguousarray(numbers[:, 0]), np.ascontiguousarray(numbers[:, 1]))
 
@@ -162,7 +156,7 @@ class Products:
         )
 
     def zeros(self, outputs: int) -> Unrounded:
-        """Begin sums."""
+        """Return sums of zero."""
         n, q = self._context.degree, self._context.modulus.bit_length()
         vectors, constants = -(-q // self._vector_bits), -(-q // self._constant_bits)
         return Unrounded(np.zeros((constants, outputs)), np.zeros((vectors, outputs, n)))
@@ -175,7 +169,7 @@ class Products:
         factors: NDArray[np.float64],
         values: NDArray[np.float64],
     ) -> None:
-        """Add products of ciphertexts with weights that are zero but for a mask; not more than `most` to one sum.
+        """Add products of ciphertexts with weights that are zero outside a mask; at most `most` to one sum.
 
         Parameters
         ----------
@@ -184,7 +178,7 @@ class Products:
         ciphers : Transformed
             m of them.
         mask : bool array, shape (m, up to N)
-            The rest is zero.
+            Missing columns count as zero.
         factors : float64 array of integers, shape (a, m)
             One for each ciphertext: weight factors[., m] where the mask is.
         values : float64 array of integers, shape (b, up to N)
@@ -216,7 +210,7 @@ class Products:
 
 
 def _limb_bits(bits: int, most: float) -> int:
-    """Divide a modulus of so many bits evenly into limbs with 2^(b - 1) at most `most`."""
+    """Divide a modulus of `bits` bits evenly into limbs with 2^(b - 1) at most `most`."""
     largest = 1 + math.floor(math.log2(most))
     if largest < 2:
         raise InternalError(f"weights too large for exact products at {bits} bits: choose smaller scales")

@@ -1,18 +1,18 @@
 r"""A key that nobody holds: the secrets s_i of all parties add up to the secret s of a common key.
 
-One party, the first, draws the uniform halves a (as seeds); one, the collector, adds up. With e for fresh errors, each
-one a new one, w_j the j-th part of the gadget (the special prime in place j, zero elsewhere) and u_i drawn as s_i is:
+The first party draws the uniform halves a (as seeds); the collector adds up. Each e is a fresh error, w_j the j-th part
+of the gadget (the special prime in place j, zero elsewhere), and u_i is drawn as s_i is:
 
 ::
 
     first           z_1 = -(a s_1 + e), a       for the public key; with a_j for each part of a relinearisation key
-    each other i    z_i = -(a s_i + e)          likewise for each a
+    each other i    z_i = -(a s_i + e)          also for each a
     all             g_ij = -u_i a_j + w_j s_i + e
     collector       z = sum of z_i, (z, a) the public key of s; z_j, g_j: the sums of the others
     all             r_ij = s_i g_j + (u_i - s_i) h_j + e + e,      h_j = -z_j
     collector       (sum of r_ij, h_j): part j of the relinearisation key of s
 
-**It is one.** h_j = a_j s + e_h and g_j = -u a_j + w_j s + e_g, with e_h, e_g and u = sum of u_i the sums over the
+**It is correct.** h_j = a_j s + e_h and g_j = -u a_j + w_j s + e_g, with e_h, e_g and u = sum of u_i the sums over the
 parties. So
 
     sum of r_ij = s g_j + (u - s) h_j + e_r = w_j s^2 - s (a_j s + e_h) + s e_g + u e_h + e_r = w_j s^2 - s h_j + E_j,
@@ -21,15 +21,15 @@ parties. So
 A coefficient of s or u has variance 2 P / 3 with P parties, one of e_g or e_h 10.5 P: those of E_j have variance
 N (2 P / 3) (10.5 P) 2 + 21 P = 14 N P^2 + 21 P (`relin_variance`).
 
-**It hides each share** from all other parties together, which follow the protocol: what party i sends are ring-LWE
-samples under s_i and u_i with fresh errors (Mouchet et al., Theorem 1; the second round is one sample under both, for
-uniform g_j and h_j). Nothing keeps a collector that deviates from sending back g_j and h_j of which it knows more.
+**It hides each share** from all other parties together, if they follow the protocol: party i sends ring-LWE samples
+under s_i and u_i with fresh errors (Mouchet et al., Theorem 1; the second round is one sample under both, for uniform
+g_j and h_j). Nothing prevents a collector that deviates from returning g_j and h_j of which it knows more.
 
 An LWE sample under the common key is opened in parts: each party adds the inner product with its own share and its own
 noise.
 
-The secrets are SEAL's; of the errors those of the first party's z are, the others are drawn here from the same
-distribution. Products are made number by number, in SEAL's transformed order (`lattice.multiply_residues`).
+SEAL draws the secrets and the errors of the first party's z; the other errors are drawn here from the same
+distribution. Products are computed number by number, in SEAL's transformed order (`lattice.multiply_residues`).
 
 Source: Vertical HE, §4.2; Mouchet et al., "Multiparty homomorphic encryption from ring-learning-with-errors" (2021),
 Protocols 1 and 2.
@@ -49,12 +49,12 @@ from fastlloyd.randomness.secret import SecretRandom
 
 
 def relin_variance(ring: int, parties: int) -> float:
-    """Return the variance of a coefficient of E_j; with one party it is SEAL's own error, never more than this."""
+    """Return the variance of a coefficient of E_j; with one party SEAL's own error has at most this one."""
     return ERROR_VARIANCE * (4.0 / 3.0 * ring * parties**2 + 2.0 * parties)
 
 
 class KeyShare:
-    """One party's share of the key: made here, never written, never sent.
+    """One party's share of the key: created here, never written, never sent.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class KeyShare:
         return self._share
 
     def lead(self, count: int) -> tuple[bytes, ...]:
-        """Return so many (z_1, a), half of each as a seed; run by the first party."""
+        """Return `count` pairs (z_1, a), half of each as a seed; run by the first party."""
         return tuple(self._own.public_key() for _ in range(count))
 
     def contribute(self, lead: Sequence[bytes], *, zeros: bool = True) -> tuple[bytes, ...]:
@@ -90,7 +90,7 @@ class KeyShare:
         Raises
         ------
         ValueError
-            What leads does not fit the parameters, or has a seed twice: its sender is at fault.
+            The lead does not fit the parameters, or has a seed twice: its sender is at fault.
 
         Notes
         -----
@@ -140,7 +140,7 @@ class KeyShare:
 
 
 def read_part(context: Context, content: bytes) -> NDArray[np.int64]:
-    """Read a polynomial of a peer's, or a sum of such, at the keys' level, shape (primes, N).
+    """Read a peer's polynomial, or a sum of such, at the keys' level, shape (primes, N).
 
     Raises
     ------
@@ -149,7 +149,7 @@ def read_part(context: Context, content: bytes) -> NDArray[np.int64]:
 
     Notes
     -----
-    The numbers are those of the transformed domain: zero and constants are found, small polynomials are not.
+    The numbers are in the transformed domain, so this finds zero and constants, but no small polynomials.
     """
     found = unpack_half(content, context.key_primes, context.degree)
     check_uniform(found, context.key_primes)
@@ -157,7 +157,7 @@ def read_part(context: Context, content: bytes) -> NDArray[np.int64]:
 
 
 def add_parts(context: Context, first: Sequence[bytes], second: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Add polynomials one by one; raises ValueError as `read_part` does."""
+    """Add polynomials one by one; raise ValueError as `read_part` does."""
     primes = np.array(context.key_primes, dtype=np.int64)[:, None]
     sums = [
         (read_part(context, one) + read_part(context, other)) % primes for one, other in zip(first, second, strict=True)
@@ -166,7 +166,7 @@ def add_parts(context: Context, first: Sequence[bytes], second: Sequence[bytes])
 
 
 def join_relin_key(context: Context, closed: Sequence[bytes], zeros: Sequence[bytes]) -> bytes:
-    """Put the sums of all r and the sums z together: the relinearisation key, both halves written out."""
+    """Return the relinearisation key, both halves expanded, from the sums of all r and the sums z."""
     primes = np.array(context.key_primes, dtype=np.int64)[:, None]
     halves = [
         part + pack_half(-read_part(context, zero) % primes, context.parameters.prime_bits)

@@ -1,4 +1,4 @@
-"""What the encryption rests on without the library: parameters with 128-bit security, error bounds, orders of slots.
+"""The encryption's mathematics outside the library: parameters with 128-bit security, error bounds, orders of slots.
 
 Source: Albrecht et al., "Homomorphic encryption security standard" (2018), Table 1 (`MAX_MODULUS_BITS`).
 """
@@ -21,11 +21,10 @@ ERROR_VARIANCE = 10.5
 MAX_MODULUS_BITS = {2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881}
 """128-bit security for ternary secrets: bits of all primes together, by ring degree."""
 HINT_BITS = 1
-"""What a run's hints on errors and key may cost of these.
+"""Bits of these that a run's hints on errors and key may cost.
 
-Half of the variances is left (a third by another version of the theorem), see `protocols.vertical_he.math.hints`.
-Errors and key that are smaller by a factor f are those of the standard beside a modulus that is larger by f: sqrt(2),
-half a bit (sqrt(3), 0.8).
+Half of the variances remains (a third by another version of the theorem), see `math/hints.py`. Errors and key that are
+smaller by a factor f are those of the standard with a modulus that is larger by f: sqrt(2), half a bit (sqrt(3), 0.8).
 """
 MAX_PRIME_BITS = 60
 # Beyond this the float64 transforms might not give the integer back; see `encode_integers`.
@@ -65,16 +64,16 @@ class Parameters:
             )
 
     def ciphertext_bytes(self, limbs: int, *, seeded: bool) -> int:
-        """Count the bytes of a ciphertext with so many primes on the way."""
+        """Count the bytes of a ciphertext with `limbs` primes on the wire."""
         return object_bytes(self.degree, self.prime_bits[:limbs], seeded=seeded)
 
     @property
     def public_key_bytes(self) -> int:
-        """Count the bytes of a public key on the way."""
+        """Count the bytes of a public key on the wire."""
         return self.key_bytes(seeded=True)
 
     def key_bytes(self, *, seeded: bool) -> int:
-        """Count the bytes of a public key, or of one part of a relinearisation key, on the way."""
+        """Count the bytes of a public key, or of one part of a relinearisation key, on the wire."""
         return object_bytes(self.degree, self.prime_bits, seeded=seeded)
 
     @property
@@ -89,7 +88,7 @@ class Parameters:
 
 
 def most_bits(degree: int) -> int:
-    """Return how many bits all primes of a ring degree may have together."""
+    """Return the most bits that all primes of a ring degree may have together."""
     return MAX_MODULUS_BITS[degree] - HINT_BITS
 
 
@@ -111,8 +110,6 @@ class Sample:
 def scale_residues(residues: NDArray[np.int64], factor: Any, modulus: Any) -> NDArray[np.int64]:
     """Multiply residues modulo primes of at most 60 bits by factors of at most 2^30; all broadcast together.
 
-    Notes
-    -----
     The floating-point quotient is at most 2^30, so it errs by less than 2^-20 before it is rounded: the remainder is
     within 0.51 q and fits 64 bits, although both products wrap around.
     """

@@ -1,9 +1,9 @@
-"""A ciphertext or key as bare numbers: what travels, and all that a peer decides about it.
+"""A ciphertext or key as bare numbers on the wire: a peer decides about nothing else.
 
-A file of SEAL states its own sizes, levels and compression, and SEAL believes most of that: a crafted file can end the
-process that reads it. So no such file travels. A message holds residues modulo the agreed primes, each in the fewest
-whole bytes, and the seed of the second half where that half is only random. How long it is follows from the agreed
-parameters; what is left to check is that every residue is below its prime. The library gets these numbers inside a
+A file of SEAL states its own sizes, levels and compression, and SEAL trusts most of that: a crafted file can end the
+process that reads it. So no such file is sent. A message holds residues modulo the agreed primes, each in the fewest
+whole bytes, and the seed of the second half where that half is only random. Its length follows from the agreed
+parameters; the receiver only checks that every residue is below its prime. The library gets these numbers inside a
 frame that the receiver writes itself (`seal.SealForm`).
 
 Source: docs/protocol.md; docs/decisions.md.
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SEED_BYTES = 64
-"""Of the library's generator of uniform polynomials: any bytes are a seed, and nobody can aim at what comes of them."""
+"""Of the library's generator of uniform polynomials: any bytes are a seed, and nobody can choose the result."""
 _LEAST_LARGE = 0.25
 
 
@@ -39,7 +39,7 @@ class Halves:
 
 
 def number_bytes(bits: int) -> int:
-    """Count the bytes of a residue modulo a prime of so many bits."""
+    """Count the bytes of a residue modulo a prime of `bits` bits."""
     return -(-bits // 8)
 
 
@@ -80,12 +80,12 @@ def unpack(content: bytes, primes: Sequence[int], degree: int, *, seeded: bool) 
 
 
 def check_nonzero(residues: NDArray[np.int64]) -> None:
-    """Refuse a second half, shape (limbs, N), that is zero modulo a prime: such a ciphertext lies open.
+    """Refuse a second half, shape (limbs, N), that is zero modulo a prime: such a ciphertext hides nothing.
 
     Raises
     ------
     ValueError
-        The sender is at fault. By the rules this happens once in q^N.
+        The sender is at fault. An honest one sends it once in q^N.
     """
     if not residues.any(axis=-1).all():
         raise ValueError("a ciphertext or key without its uniform half, which hides nothing")
@@ -95,7 +95,7 @@ def check_uniform(coefficients: NDArray[np.int64], primes: Sequence[int]) -> Non
     """Refuse a second half whose coefficients, shape (limbs, N), are not spread over the residues.
 
     Constants, single powers and small polynomials hide nothing either, and rescaling turns them into zeros, at which
-    the library gives up in the middle of a round.
+    the library fails in the middle of a round.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def pack_half(residues: NDArray[np.int64], prime_bits: Sequence[int]) -> bytes:
 
 
 def unpack_half(content: bytes, primes: Sequence[int], degree: int) -> NDArray[np.int64]:
-    """Read a polynomial of the right length, shape (limbs, N); raises ValueError for residues not below their prime."""
+    """Read a polynomial of the right length, shape (limbs, N); raise ValueError for residues not below their prime."""
     rows, start = np.zeros((len(primes), degree, 8), dtype=np.uint8), 0
     for row, prime in zip(rows, primes, strict=True):
         width = number_bytes(prime.bit_length())

@@ -9,9 +9,9 @@
     plain   level, 4 x u64 | numbers u64 = N limbs | scale f64 | file of: how many u64 | residues u64, limb by limb
     keys    level, 4 x u64 | 1 u64 | how many u64 | files of the key's parts        all numbers little endian
 
-What is written here is for the library to read, with numbers that may be a peer's in a frame that is not. What is read
-here was written by the library in this process. Nothing of either comes from a peer (`residues`); reading is exact all
-the same, so that a library that writes another form is noticed at once.
+Files written here are for the library to read; their numbers may be a peer's, but their frame is not. Files read here
+were written by the library in this process. No peer decides about their form (`residues`); reading is exact all the
+same, to detect at once a library that writes another form.
 
 Source: tenseal 0.3.15 to 0.3.18; the files of Microsoft SEAL 4.
 """
@@ -66,7 +66,7 @@ def library() -> ModuleType:
 
 @cache
 def _decompress() -> Any:
-    """Find the decompressor in the library: it always compresses what it writes, and has no call to undo that."""
+    """Find the decompressor in the library, which always compresses its files and has no call to undo that."""
     library()
     try:
         found = ctypes.CDLL(sys.modules["_sealapi_cpp"].__file__).ZSTD_decompress
@@ -78,12 +78,12 @@ def _decompress() -> Any:
 
 
 def unsupported() -> ConfigError:
-    """Say that this version of the library writes or reads in another way than the known ones."""
+    """Return the error for a version of the library whose files have an unknown form."""
     return ConfigError("this version of tenseal is not supported: install tenseal 0.3.15 to 0.3.18")
 
 
 class Exchange:
-    """A hidden file, since SEAL reads and writes files only: its own, and those of `SealForm`."""
+    """A hidden file for SEAL, which only reads and writes files."""
 
     def __init__(self) -> None:
         self._file = HiddenFile()
@@ -133,16 +133,16 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class SealForm:
-    """What all bytes of a file are but its residues and seed.
+    """All of a file except its residues and seed.
 
     Attributes
     ----------
     level : four int
-        The library's name of a set of parameters.
+        The library's name for a set of parameters.
     limbs : int
         Primes at that level.
     version : bytes
-        Two: the library's.
+        The library's, two bytes.
     transformed : bool
         Whether polynomials are stored by their values.
     """
@@ -174,7 +174,7 @@ class SealForm:
         return _MEMBERS.size + HEADER.size + _COUNT.size + 8 * count + seed
 
     def keys_bytes(self, parts: int) -> int:
-        """Count the bytes of the body of a relinearisation key of so many seeded parts."""
+        """Count the bytes of the body of a relinearisation key with this number of seeded parts."""
         return _KEYS.size + parts * (HEADER.size + self.body_bytes(seeded=True))
 
     def read(self, body: bytes, *, seeded: bool) -> Halves:
@@ -198,7 +198,7 @@ class SealForm:
         return Halves(numbers[0], body[-SEED_BYTES:] if seeded else numbers[1])
 
     def read_keys(self, body: bytes, parts: int) -> list[Halves]:
-        """Read the body of a relinearisation key of so many seeded parts; raises ValueError as `read` does."""
+        """Read the body of a relinearisation key with this number of seeded parts; raise ValueError as `read` does."""
         if len(body) != self.keys_bytes(parts):
             raise ValueError("a file of another length")
         each = self.body_bytes(seeded=True) + HEADER.size
@@ -214,7 +214,7 @@ class SealForm:
         return _PLAIN_MEMBERS.size + HEADER.size + _COUNT.size + 8 * self.degree * self.limbs
 
     def read_plain(self, body: bytes) -> NDArray[np.int64]:
-        """Read the body of a plaintext, shape (limbs, N); raises ValueError as `read` does."""
+        """Read the body of a plaintext, shape (limbs, N); raise ValueError as `read` does."""
         count = self.degree * self.limbs
         before = _PLAIN_MEMBERS.pack(*self.level, count, self.scale) + self._array(8 * count)
         if len(body) != self.plain_bytes or not body.startswith(before):
@@ -225,7 +225,7 @@ class SealForm:
         return _MEMBERS.pack(*self.level, self.transformed, 2, self.degree, self.limbs, self.scale, 1)
 
     def _array(self, size: int) -> bytes:
-        """Begin the file of an array of so many bytes."""
+        """Return the start of the file of an array of `size` bytes."""
         return self._head(_COUNT.size + size) + _COUNT.pack(size // 8)
 
     def _frame(self, body: bytes) -> bytes:
@@ -236,7 +236,7 @@ class SealForm:
 
 
 def compressed_part(content: bytes) -> tuple[bytes, bytes]:
-    """Split a file of the library into its version and what it compressed.
+    """Split a file of the library into its version and its compressed body.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Which scheme, and who plays which part: by estimated cost, from public shapes alone.
+"""Choose the scheme and each party's role by estimated cost, from public shapes alone.
 
 Source: Vertical HE, §3.2 ("it is preferable for the party with more features to play the role of Alice"), §4.
 """
@@ -18,7 +18,7 @@ from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECT
 _LINEAR_PRODUCT_S = 2.5e-5
 _LINEAR_READ_S = 4e-5
 _LINEAR_NUMBER_BYTES = 7.0
-# Measured: encrypting one ciphertext of the linear scheme and taking it in.
+# Measured: encrypting and receiving one ciphertext of the linear scheme.
 _LINEAR_CIPHERTEXT_S = 1.4e-3
 _CIRCUIT_NUMBER_BYTES = 5.0
 _LINEAR_RING = 2048
@@ -27,13 +27,13 @@ _NEEDS = {
     PROJECTION: "projection needs two owners, two clusters and several columns at the owner that does not compute",
     PAIRWISE: "the pairwise scheme needs two clusters or more, and with three parties or more rank 0 computes",
 }
-# What a byte costs beside a second of computing, for the choice only: 100 Mbit/s.
+# A byte's cost relative to a second of computing, for the choice only: 100 Mbit/s.
 _BYTES_PER_SECOND = 12.5e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemeChoice:
-    """A scheme with its parts and what it is estimated to cost.
+    """A scheme with its roles and its estimated cost.
 
     Attributes
     ----------
@@ -54,11 +54,11 @@ class SchemeChoice:
     corners: int = 0
 
     def total_seconds(self, rounds: int) -> float:
-        """Put time and bytes together, at 100 Mbit/s; taking in what is sent once takes as long as sending it."""
+        """Add time and bytes, at 100 Mbit/s; the set-up's bytes take as long to receive as to send."""
         return rounds * self.round_seconds + (2 * self.setup_bytes + rounds * self.round_bytes) / _BYTES_PER_SECOND
 
     def line(self, rounds: int) -> str:
-        """Say the choice in one line."""
+        """Describe the choice in one line."""
         total = self.setup_bytes + rounds * self.round_bytes
         opens = f", rank {self.holder} opens" if self.holder != self.computing else " and opens, with all others,"
         return (
@@ -69,7 +69,7 @@ class SchemeChoice:
 
 
 def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[SchemeChoice, ...]:
-    """List what is possible, cheapest first; under a shared key the circuit, whose bounds are heuristic, comes last.
+    """List the possible choices, cheapest first; under a shared key the circuit, whose bounds are heuristic, is last.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[SchemeCh
     if public.parties > 2:
         aided = public.mode == "server-aided"
         encrypted = sum(widths) if aided else sum(widths[1:])
-        # With a shared key who computes opens, by the parts of all others: in the paper, too.
+        # With a shared key the computing party opens, with the parts of all others, as in the paper.
         several = _pairwise(public, widths, computing=0, holder=1 if aided else 0, encrypted=encrypted)
         return (several,) if public.k >= 2 else ()
     found = []
@@ -102,7 +102,7 @@ def allowed_options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[
     Raises
     ------
     ConfigError
-        There is none; says what would be.
+        There is none; says which changes would make one possible.
     """
     settings = public.chosen
     found = _among(options(public, widths), settings.scheme, settings.computing)
@@ -113,25 +113,25 @@ def allowed_options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[
         f"{' + '.join(map(str, widths))} columns is not possible"
         f"{' where rank ' + str(settings.computing) + ' computes' if settings.computing >= 0 else ''}: "
         f"{'; '.join(need for scheme, need in _NEEDS.items() if settings.scheme in ('auto', scheme))}; to run it, "
-        f"{_mends(public, widths)}"
+        f"{_changes(public, widths)}"
     )
 
 
 def planned_option(public: PublicParameters, widths: tuple[int, ...], scheme: str, computing: int) -> SchemeChoice:
-    """Return the option that a plan has chosen."""
+    """Return the option that a plan chose."""
     (found,) = _among(options(public, widths), scheme, computing)
     return found
 
 
 def _among(found: tuple[SchemeChoice, ...], scheme: str, computing: int) -> tuple[SchemeChoice, ...]:
-    """Keep what fits settings, either of which may be automatic."""
+    """Keep the choices that fit two settings, either of which may be automatic."""
     return tuple(
         choice for choice in found if scheme in ("auto", choice.scheme) and computing in (-1, choice.computing)
     )
 
 
-def _mends(public: PublicParameters, widths: tuple[int, ...]) -> str:
-    """Name the changes after which something is possible, each of them tried."""
+def _changes(public: PublicParameters, widths: tuple[int, ...]) -> str:
+    """Name the changes after which some choice is possible; each was tried."""
     settings, found = public.chosen, options(public, widths)
     relaxed = {
         "leave scheme at 'auto'": _among(found, "auto", settings.computing),
@@ -156,14 +156,14 @@ def linear_seconds(n: int, k: int, corners: int, columns: int) -> float:
     ----------
     n, k, corners : int
     columns : int
-        Those with weights of their own: the computing party's and, of a projection, the encrypted ones.
+        Those with their own weights: the computing party's and, for a projection, the encrypted ones.
     """
     each = _LINEAR_READ_S + k * (1 + columns) * _LINEAR_PRODUCT_S
     return math.ceil(n / _LINEAR_RING) * corners * each
 
 
 def encryption_seconds(n: int, ciphertexts: int) -> float:
-    """Estimate the processor seconds of encrypting so many ciphertexts of each block, and of taking them in."""
+    """Estimate the processor seconds to encrypt and receive this number of ciphertexts for each block."""
     return math.ceil(n / _LINEAR_RING) * ciphertexts * _LINEAR_CIPHERTEXT_S
 
 
@@ -191,7 +191,7 @@ def _summing(
 
 
 def _encrypted_bytes(public: PublicParameters, ciphertexts: int) -> int:
-    """Estimate the bytes of so many ciphertexts of each block."""
+    """Estimate the bytes of this number of ciphertexts for each block."""
     halves = 1 if public.mode == TWO_PARTY else 2  # without the key both halves of a ciphertext travel
     return round(math.ceil(public.n_total / _LINEAR_RING) * ciphertexts * _LINEAR_RING * _LINEAR_NUMBER_BYTES * halves)
 
@@ -203,7 +203,7 @@ def _pairwise(
     blocks = math.ceil(public.n_total / (ring // 2))
     primes = circuit.depth(k) + 2
     columns = blocks * encrypted * primes * (1 if public.mode == TWO_PARTY else 2)
-    # The two keys; a shared one goes to and fro, see `messages`.
+    # The two keys; a shared one is sent back and forth, see `messages`.
     keys = primes * (primes + 2) * (1 if public.keys == 1 else 5 * (public.keys - 1))
     numbers = ring * (columns + keys)
     return SchemeChoice(

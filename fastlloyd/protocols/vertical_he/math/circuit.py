@@ -1,4 +1,4 @@
-r"""Parameters of the pairwise circuit: ring, chain of primes, scales, and what they say about errors.
+r"""Parameters of the pairwise circuit: ring, chain of primes, scales, and their errors.
 
 **Levels.** One for the linear difference of two distances, four and three for the two sign polynomials
 (degrees 15 and 7), and ceil(log2(k - 1)) for the products of comparisons. Beside the primes of the levels there are the
@@ -6,12 +6,13 @@ last prime, in which the sums are opened, and one for relinearisation.
 
 **The soft one-hot.** A comparison is h_ij = (1 + g_ij / G) / 2 with G >= max |g|, so h_ij + h_ji = 1 and both
 lie in [0, 1]. Then p_i = prod over j of h_ij is the probability that i wins against all others when every pair tosses
-its own coin; no two can, so the p_i are not negative and sum to at most 1. What one record moves is bounded as for a
-hard assignment, see `plan.Plan.movement`.
+its own coin. No two can win, so the p_i are not negative and sum to at most 1. One record's effect is bounded as for a
+hard assignment, see `plan.movement`.
 
 **Errors.** Every operation adds an error to every slot. Under the usual assumption that roundings are independent of
 the data and of each other they have the deviations below; a record's own slot then moves the outputs by at most eight
-of them (b), and the other records' errors are distributed alike for neighbours: they are part of X, as in `scales`.
+of them (b), and the other records' errors have the same distribution for neighbours: they are part of X, as in
+`scales`.
 Unlike the linear scheme's, this b is not a worst-case bound.
 
 Source: Vertical HE, §3.1 (special case k = 2) and §2.3; docs/vertical-he-privacy.md.
@@ -43,7 +44,7 @@ _PRODUCT_S = 0.0036
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How columns are encrypted: how many parties share the key, and whether who encrypts has all of it."""
+    """How columns are encrypted: how many parties share the key, and whether the encrypting party has all of it."""
 
     keys: int
     seeded: bool
@@ -60,12 +61,12 @@ def choose_circuit(n: int, k: int, noise: SideNoise, *, flooding: bool, seeded: 
     Parameters
     ----------
     seeded : bool
-        All columns are encrypted by who has the whole key.
+        The encrypting party has the whole key.
 
     Raises
     ------
     RangeError
-        No ring of the table has room for so many levels, or none has an X that the noise hides; names the mend.
+        No ring of the table has room for the levels, or none has an X that the noise hides.
     """
     wire_bits = 40 if flooding else 32
     found: list[Scales] = []
@@ -90,16 +91,9 @@ def choose_circuit(n: int, k: int, noise: SideNoise, *, flooding: bool, seeded: 
 
 
 def _fitting(
-    n: int,
-    k: int,
-    noise: SideNoise,
-    *,
-    ring: int,
-    bits: tuple[int, int, int],
-    wire_bits: int,
-    seeded: bool,
+    n: int, k: int, noise: SideNoise, *, ring: int, bits: tuple[int, int, int], wire_bits: int, seeded: bool
 ) -> list[Scales]:
-    """Try one ring and the scales of levels, end and weights; nothing if it does not fit or errs too much."""
+    """Try one ring and the scales of levels, end and weights; return nothing if it does not fit or errs too much."""
     scale, end, weight = bits
     # unit = 2 / N * scale of the one-hot * scale of the weights
     unit_bits = end + weight + 1 - int(math.log2(ring))
@@ -111,7 +105,7 @@ def _fitting(
         return []
     flood = flood_bound(n, k, ring, bits, last=MAX_PRIME_BITS, wire_bits=wire_bits, kind=kind)
     largest = n * (1.0 + error) + NOISE_TAIL * noise.largest(error, flood) + flood
-    # The sign's bit, and a prime of b bits may be as small as 2^(b - 1/2); the library wants room for scales as well.
+    # The sign's bit, and a prime of b bits may be as small as 2^(b - 1/2); the library also needs room for the scales.
     last = max(math.ceil(unit_bits + math.log2(largest) + 1.5), end + weight + 1)
     if last > MAX_PRIME_BITS or 2 * last + scale * depth(k) > most_bits(ring):
         return []
@@ -137,8 +131,6 @@ def _rounding_variance(ring: int, keys: int) -> float:
 def _slot_deviation(ring: int, scale: int, keys: int) -> float:
     """Return the standard deviation of the error that one rescaling leaves in a slot.
 
-    Notes
-    -----
     Each coefficient errs by r_0 + r_1 s with r uniform in [-1/2, 1/2] and s the sum of `keys` ternary secrets; a slot
     adds N of them. Relinearisation and a fresh encryption add less; they are counted by the factor 2. Of a fresh
     encryption with a public key the library drops a prime as well: half of what is counted. Relinearisation errs by
@@ -151,8 +143,6 @@ def _slot_deviation(ring: int, scale: int, keys: int) -> float:
 def _one_hot_deviation(k: int, ring: int, scale: int, end: int, *, keys: int) -> float:
     """Return the error of one cluster's weight: each comparison's, by the steepest slope, and the products' own.
 
-    Notes
-    -----
     The scale falls from `scale` to `end` over the last levels, half of the bits at the last one.
     """
     early, late = _slot_deviation(ring, scale, keys), _slot_deviation(ring, end, keys)
@@ -163,8 +153,6 @@ def _one_hot_deviation(k: int, ring: int, scale: int, end: int, *, keys: int) ->
 def _encoding_deviation(ring: int, weight: int, kind: Kind) -> float:
     """Return the error of a value that is encrypted at the scale of the weights.
 
-    Notes
-    -----
     With a public key the library encrypts with one more prime and drops it: that leaves a rounding, and less than a
     thousandth of it from the encryption's own errors.
     """
@@ -175,8 +163,6 @@ def _encoding_deviation(ring: int, weight: int, kind: Kind) -> float:
 def _relin_variance(ring: int, keys: int) -> float:
     """Bound the variance that relinearisation at the last level leaves in a coefficient.
 
-    Notes
-    -----
     The ciphertext's residues c are uniform below q, and their product with the key's errors is divided by the special
     prime, which has as many bits: N / 3 times the errors' variance times (q / special)^2, at most 2 if a prime of b
     bits is above 2^(b - 1/2).

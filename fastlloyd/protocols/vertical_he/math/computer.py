@@ -1,4 +1,4 @@
-"""What computes on encrypted blocks: the interface, and what the schemes have in common.
+"""The interface of engines, which compute on encrypted blocks, and the code that all schemes share.
 
 Source: Vertical HE, §3.
 """
@@ -33,20 +33,20 @@ class Engine(Protocol):
     blocks: int
 
     def keys(self, parts: Sequence[bytes]) -> None:
-        """Take the key holder's public keys; raises ValueError if they do not fit."""
+        """Take the key holder's public keys; raise ValueError if they do not fit."""
 
     def begin(self, centers: NDArray[np.float64]) -> None:
-        """Hear the centres of a round before its blocks come; only for projection, which has new blocks in each."""
+        """Take the centres of a round before its blocks; only for projection, which has new blocks in each round."""
 
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
-        """Take one owner's encrypted block; raises ValueError if a ciphertext does not fit."""
+        """Take one owner's encrypted block; raise ValueError if a ciphertext does not fit."""
 
     def evaluate(self, centers: NDArray[np.float64]) -> Work:
-        """Add up one round: yields the fraction done, gives k (d + 1) LWE samples, cluster by cluster."""
+        """Add up one round: yield the fraction done, return k (d + 1) LWE samples, cluster by cluster."""
 
 
 class Computer(ABC):
-    """An engine in this process, whose parts can be used apart; implements `Engine`.
+    """An engine in this process whose parts can be used separately; implements `Engine`.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Computer(ABC):
 
     @abstractmethod
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
-        """Take one owner's encrypted block; raises ValueError if a ciphertext does not fit."""
+        """Take one owner's encrypted block; raise ValueError if a ciphertext does not fit."""
 
     def evaluate(self, centers: NDArray[np.float64]) -> Work:
         """Add up one round; see `Engine`."""
@@ -81,10 +81,10 @@ class Computer(ABC):
 
     @abstractmethod
     def add_up(self, centers: NDArray[np.float64]) -> Work:
-        """Add up the loaded blocks: yields the fraction done, gives the bare sums; sums of several engines add up."""
+        """Add up the loaded blocks: yield the fraction done, return the bare sums, which add up over engines."""
 
     def finish(self, sums: Sample) -> Sample:
-        """Turn the sums over all blocks into fresh samples, cluster by cluster, which do not show how they were made.
+        """Turn the sums over all blocks into fresh samples, which hide how the sums were computed.
 
         Raises
         ------

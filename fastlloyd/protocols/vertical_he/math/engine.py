@@ -25,7 +25,7 @@ from fastlloyd.protocols.vertical_he.plan import Plan
 
 
 def shared_blocks(plan: Plan, engines: int, blocks: int) -> range:
-    """Return the blocks that several engines divide among them by clusters: those that do not divide evenly."""
+    """Return the blocks that several engines divide by clusters: those that do not divide evenly."""
     return range(blocks - blocks % engines if plan.scheme != PAIRWISE else blocks, blocks)
 
 
@@ -38,7 +38,7 @@ def make_engine(plan: Plan, raw_columns: NDArray[np.float64], *, number: int = 0
     raw_columns : float64 array, shape (d_own, n)
         The computing party's own columns, scaled to [-1, 1]; d_own is 0 for a party without data.
     number, engines : int
-        Which of how many engines this is: of `shared_blocks` it does only every n-th cluster, n the number of engines.
+        This engine's number among all: of `shared_blocks` it computes only every n-th cluster, n the number of engines.
     """
     if plan.scheme == PAIRWISE:
         return PairwiseEngine(plan, raw_columns)
@@ -54,9 +54,9 @@ def round_seconds(plan: Plan, workers: int, n: int | None = None) -> float:
     ----------
     plan : Plan
     workers : int
-        Processes of the computing party, each on a processor of its own.
+        Processes of the computing party, each on its own processor.
     n : int, optional
-        Records; by default as many as there may be.
+        Records; by default the largest possible number.
     """
     n = plan.n_total if n is None else n
     count, blocks = count_engines(plan, workers, n), plan.blocks_of(n)
@@ -71,11 +71,9 @@ def round_seconds(plan: Plan, workers: int, n: int | None = None) -> float:
 
 
 def count_engines(plan: Plan, workers: int, n: int) -> int:
-    """Say how many of the computing party's workers have something to do with n records.
+    """Return how many of the computing party's workers n records keep busy.
 
-    Notes
-    -----
-    The linear schemes divide what is left over by clusters as well.
+    The linear schemes also divide the remaining blocks by clusters.
     """
     blocks = plan.blocks_of(n)
     return min(workers, blocks if plan.scheme == PAIRWISE else max(plan.k, blocks))

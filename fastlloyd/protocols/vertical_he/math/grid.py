@@ -1,17 +1,17 @@
-"""The grid of the linear schemes: a record is shared out among the corners of its cell, and each corner has a cluster.
+"""The grid of the linear schemes: a record is divided among the corners of its cell, and each corner has a cluster.
 
 An encrypted column is divided into cells of one width D, c columns into boxes. A record with the encrypted columns b
-counts at the 2^c corners v of its box with the shares
+has these shares at the 2^c corners v of its box:
 
-    s_v(b) = product over the columns f of max(0, 1 - |b_f - v_f| / D),
+    s_v(b) = product over the columns f of max(0, 1 - |b_f - v_f| / D)
 
-which are not negative, sum to 1, and put the record back where it is: the sum of s_v(b) v is b. Every corner goes to
-the centre nearest to (the record's known columns, v). So a record's weights over the clusters, p_j = sum of s_v(b) over
-the corners of j, are not negative and sum to 1, exactly, whatever b and the centres are; and what a record adds to
-the sums of an encrypted column is the sum of s_v(b) v_f over the corners of j, at most p_j in size. A record whose
-corners all have one cluster counts there as it is; only what lies between is shared.
+They are not negative, sum to 1, and keep the record's mean: the sum of s_v(b) v is b. Every corner goes to the centre
+nearest to (the record's known columns, v). So a record's weights over the clusters, p_j = sum of s_v(b) over the
+corners of j, are not negative and sum to exactly 1, whatever b and the centres are. To the sum of an encrypted column
+a record adds the sum of s_v(b) v_f over the corners of j, at most p_j in size. A record whose corners all have one
+cluster counts there unchanged; only records between clusters are divided.
 
-It is Lloyd's step on records that were spread over a box, which leaves the mean of each and adds at most D^2 / 4 to its
+This is Lloyd's step on records that are spread over a box: it keeps the mean of each and adds at most D^2 / 4 to its
 variance in each encrypted column, D^2 / 6 on average.
 
 Source: ours; multilinear interpolation. docs/vertical-he-privacy.md.
@@ -26,11 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_AXES = 2
-"""Encrypted columns that may share a grid: of three, as many cells are too wide, or too many ciphertexts."""
+"""Encrypted columns that may share a grid: for three, cells are too wide or ciphertexts too many."""
 
 
 def count_cells(degree: int, axes: int) -> int:
-    """Return the cells of each encrypted column, a power of two: 32 of one and 16 of two, for 62."""
+    """Return the cells of each encrypted column, a power of two: with degree 62, 32 for one column and 16 for two."""
     return max(1, (1 << int(math.log2(degree + 2))) >> axes)
 
 
@@ -67,14 +67,14 @@ def shares(columns: NDArray[np.float64], cells: int) -> NDArray[np.float64]:
 
 
 def nearest(scores: NDArray[np.float64], pulls: NDArray[np.float64]) -> NDArray[np.int16]:
-    """Return which centre each corner of each record goes to.
+    """Return the centre that each corner of each record goes to.
 
     Parameters
     ----------
     scores : float64 array, shape (k, m)
-        What of a squared distance belongs to the record: |c|^2 - 2 a.c on the known columns a.
+        The record's part of a squared distance: |c|^2 - 2 a.c on the known columns a.
     pulls : float64 array, shape (F, k)
-        What belongs to the corner: 2 v.c.
+        The corner's part: 2 v.c.
 
     Returns
     -------

@@ -1,12 +1,12 @@
-r"""What the opened sums tell about the encryption's errors and the key, and whether the noise hides it.
+r"""What the opened sums reveal about the encryption's errors and the key, and whether the noise hides it.
 
-Besides sums and noise an opened output holds X: a linear form of secret errors and of the key, which whoever drew the
-other terms may compute with (a hint). With V the variance of all hints of a run on one kind of secret, of variance v
-each, and s^2 that of the noise set aside, the sum of squared norms is B = V / v, and what is left of v is
+Besides sums and noise an opened output holds X, a linear form of secret errors and of the key. A party that drew the
+other terms may compute with it (a hint). With V the variance of all hints of a run on one kind of secret, of variance v
+each, and s^2 that of the noise set aside, the sum of squared norms is B = V / v, and the remaining variance of v is
 
     1 / (1 / v + 2 B / s^2)  >=  v / 2        if        V <= s^2 / 2.
 
-So one bound serves errors and key alike. V grows with the number of openings, and so does s^2 at a given epsilon.
+So one bound serves both errors and key. V grows with the number of openings, and so does s^2 at a given epsilon.
 
 Source: Kim, Lee, Seo and Song, "Toward practical lattice-based proof of knowledge from Hint-MLWE" (2023);
 docs/vertical-he-privacy.md.
@@ -28,7 +28,7 @@ MOST_HINTED = 0.5
 FLOODING = 2.0**10
 """Without differential privacy: noise of each side over the bound on the encryption's errors."""
 _SECRET_VARIANCE = 2.0 / 3.0
-# The plan's noise is calibrated after the scales are chosen; it may come out so much larger or smaller.
+# The plan's noise is calibrated after the scales are chosen, and may differ by this much.
 _SPARE = 0.01
 
 
@@ -39,7 +39,6 @@ class Openings:
     Attributes
     ----------
     rounds, n, k, d : int
-    scheme : str
     keys : int
         How many parties share the key; 1 where one has it.
     corners : int
@@ -56,13 +55,11 @@ class Openings:
     def hinted(self, scales: Scales) -> float:
         """Return V in squared integer units, the larger of that on errors and that on the key.
 
-        Notes
-        -----
-        Linear schemes: each corner of a record's grid has one cluster and a weight of at most s_w, so all clusters'
-        weights of one record together have at most F s_w^2 as the sum of their squares, with F corners; an error under
-        a common key is counted as a whole, as if all of it were a form of one kind of secret. Circuit: eight deviations
-        of each output are at most `flood`. The switch to fewer bits rounds N numbers by at most half a step, uniformly,
-        each times a coefficient of the key. Fresh encryptions of zero are counted for errors and key.
+        Linear schemes: each corner of a record's grid has one cluster and a weight of at most s_w, so the squares of
+        all clusters' weights of one record sum to at most F s_w^2, with F corners; an error under a common key is
+        counted as a whole, as if all of it were a form of one kind of secret. Circuit: eight deviations of each output
+        are at most `flood`. The switch to fewer bits rounds N numbers by at most half a step, uniformly, each times a
+        coefficient of the key. Fresh encryptions of zero are counted for errors and key.
         """
         outputs = self.rounds * self.k * (self.d + 1)
         kind = errors_of(scales.ring, self.keys)
@@ -79,12 +76,12 @@ class Openings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideNoise:
-    """One side's noise as the budget asks for it, to choose the scales by.
+    """One side's noise as the budget requires it, from which the scales are chosen.
 
     Attributes
     ----------
     counts, sums : float
-        Standard deviations on a count and on a sum, in counts, but for rounding; without meaning if not private.
+        Standard deviations on a count and on a sum, in counts, except for rounding; ignored if not private.
     private : bool
         If not, the noise is `FLOODING` times the bound on X.
     openings : Openings
@@ -96,9 +93,9 @@ class SideNoise:
     openings: Openings
 
     def largest(self, error: float, flood: float) -> float:
-        """Return the largest standard deviation of what is in an opened number, in counts, for b and the bound on X.
+        """Return the largest standard deviation of an opened number's noise, in counts, for b and the bound on X.
 
-        Under a common key all parties' noise but that of the one who opens.
+        Under a common key it holds all parties' noise but that of the opening one.
         """
         one = (1.0 + _SPARE) * (1.0 + error) * max(self.counts, self.sums) if self.private else FLOODING * flood
         return math.sqrt(max(1, self.openings.keys - 1)) * one
@@ -115,7 +112,7 @@ def hinted_share(scales: Scales, openings: Openings, least: float, *, private: b
 
 
 def too_little_noise() -> RangeError:
-    """Say that the noise of this budget hides no scales' errors."""
+    """Return the error for a budget whose noise hides no scales' errors."""
     return RangeError(
         "the noise of this epsilon is too small to hide the encryption's errors with any of its parameters: lower "
         "--epsilon"

@@ -1,13 +1,13 @@
 """The linear scheme: every count and sum is an inner product of plaintext weights and encrypted shares.
 
-The key holder has one or two columns. It sends, encrypted and once, each record's shares at the corners of a grid
-over these columns (`grid`). In a round the computing party finds the centre nearest to each corner, together with its
-own columns of the record; a cluster's count is then the sum of the shares at its corners, its sums are those of the
-shares times the corner's place, or times the computing party's own value. No product of ciphertexts is needed, and the
-places of the corners leave the transforms alone: one transform of weights serves a cluster's count and all its
-sums of encrypted columns (`crypto.exact`).
+The key holder has one or two columns. It encrypts and sends once each record's shares at the corners of a grid over
+these columns (`grid`). In a round the computing party finds the centre nearest to each corner, together with its own
+columns of the record. A cluster's count is then the sum of the shares at its corners; its sums are those of the shares
+times the corner's place, or times the computing party's own value. No product of ciphertexts is needed. The places of
+the corners do not enter the transforms: one transform of weights serves a cluster's count and all its sums of encrypted
+columns (`he/exact.py`).
 
-A record whose shares are all replaced by zeros adds nothing at all: such are the neighbours of the privacy claim.
+A record whose shares are all replaced by zeros adds nothing: such are the neighbours of the privacy claim.
 
 Source: ours, in place of steps (1) to (3) of Vertical HE, §3; docs/vertical-he-privacy.md.
 """
@@ -28,10 +28,10 @@ from fastlloyd.protocols.vertical_he.math.grid import corners, nearest, shares
 from fastlloyd.protocols.vertical_he.plan import Plan
 
 _AT_ONCE = 17
-"""Ciphertexts whose products are made at once: as many as stay near the processor."""
+"""Ciphertexts whose products are computed at once: as many as fit the cache."""
 _KEPT_BYTES = 1 << 26
-"""Of transformed ciphertexts that an engine keeps from round to round; others are transformed anew, which takes a fifth
-of what their products take."""
+"""Of transformed ciphertexts that an engine keeps from round to round; the others are transformed again, which takes a
+fifth of the time of their products."""
 _MOST_OPEN = 2048
 """Outputs whose sums wait to be rounded: 50 kB each."""
 
@@ -39,7 +39,7 @@ _MOST_OPEN = 2048
 def encrypt_block(
     plan: Plan, context: Context, encrypter: KeyHolder | Refresher, raw_columns: NDArray[np.float64], block: int
 ) -> list[bytes]:
-    """Encrypt the shares of one block; run by the key holder.
+    """Encrypt the shares of one block, as the key holder.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class LinearEngine(Computer):
     raw_columns : float64 array, shape (d_own, n)
         The computing party's columns, scaled to [-1, 1].
     turns : mapping from block to (number, engines), optional
-        Blocks that other engines have as well: of these it adds only every n-th cluster, n the number of engines.
+        Blocks that other engines also have: of these it adds only every n-th cluster, n the number of engines.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class LinearEngine(Computer):
         self._blocks[block] = self._prepare(parts)
 
     def add_up(self, centers: NDArray[np.float64]) -> Work:
-        """Add up all loaded blocks: yields the fraction done, gives k (d + 1) sums, cluster by cluster."""
+        """Add up all loaded blocks: yield the fraction done, return k (d + 1) sums, cluster by cluster."""
         running = Running(self.plan, self._products, (None, *self._others, *self._own))
         for done, block in enumerate(sorted(self._blocks)):
             own = [self.values(centers, block, cluster) for cluster in self._turn(block)]
@@ -120,11 +120,11 @@ class LinearEngine(Computer):
         return float(2.0**self.plan.scales.weight_bits)
 
     def _places(self, part: slice) -> NDArray[np.float64]:
-        """Return where some corners are, shape (corners, axes)."""
+        """Return the places of some corners, shape (corners, axes)."""
         return self._corners[part].astype(np.float64) * (2.0 / self.plan.grid) - 1.0
 
     def _pulls(self, centers: NDArray[np.float64], places: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what of the squared distances belongs to the corners, see `grid.nearest`."""
+        """Return the corners' part of the squared distances, see `grid.nearest`."""
         pulls = np.zeros((len(places), self.plan.k))
         for axis, column in enumerate(self._others):
             pulls += 2.0 * places[:, axis, None] * centers[:, column]
@@ -141,7 +141,7 @@ class LinearEngine(Computer):
         return range(number, self.plan.k, engines)
 
     def _prepare(self, parts: Sequence[bytes]) -> Prepared:
-        """Read ciphertexts of the key holder; raises ValueError if one does not fit."""
+        """Read ciphertexts of the key holder; raise ValueError if one does not fit."""
         half = seeded(self.plan, self.plan.holder)
         return self._products.prepare([self._context.load_ciphertext(part, seeded=half) for part in parts])
 
@@ -157,14 +157,14 @@ class LinearEngine(Computer):
 
 
 class Running:
-    """Sums of all clusters over many ciphertexts, rounded as seldom as may be.
+    """Sums of all clusters over many ciphertexts, rounded as seldom as possible.
 
     Parameters
     ----------
     plan : Plan
     products : Products
     columns : sequence of int or None
-        What each output of a product is: the sum of a column, None for the count.
+        The column that each output of a product sums; None for the count.
     """
 
     def __init__(self, plan: Plan, products: Products, columns: Sequence[int | None]) -> None:
@@ -207,8 +207,6 @@ class Running:
 def short_steps(own: NDArray[np.float64], center: NDArray[np.float64], radius: float) -> NDArray[np.float64]:
     """Return records less a centre, over the radius, shortened to a norm of 1; float64, shape (d_own, m).
 
-    Notes
-    -----
     Elementwise operations only: a record's step depends on its own values and on nothing else.
     """
     away = own - center[:, None]

@@ -1,4 +1,4 @@
-"""LWE samples: what is sent instead of ciphertexts, and how the key holder opens it.
+"""LWE samples, which are sent instead of ciphertexts, and how the key holder opens them.
 
 A sample (constant, vector) modulo q hides the integer constant + <vector, s>, up to a small error. Only these N + 1
 numbers are sent for one output; no other coefficient of the ciphertext leaves. Before, they are switched from q to
@@ -23,7 +23,7 @@ SWITCH_TAIL = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """What the encryption's errors may be: a bound on one, their variance, the key's largest coefficient."""
+    """The encryption's errors: a bound on one, their variance, and the key's largest coefficient."""
 
     bound: float
     variance: float
@@ -34,10 +34,8 @@ ONE_KEY = Errors(ERROR_BOUND, ERROR_VARIANCE, 1.0)
 
 
 def common_key(ring: int, keys: int) -> Errors:
-    """Return the errors of encryptions under a common public key of so many parties, e_0 + u e + e_1 s.
+    """Return the errors e_0 + u e + e_1 s of encryptions under the common public key of `keys` parties.
 
-    Notes
-    -----
     u and the P parts of s are uniform on -1, 0, 1 and e is the sum of P errors: N coefficients each of variance
     10.5 (2 / 3 of P, and 2 P / 3). The bound is eight standard deviations, not a worst case.
     """
@@ -46,16 +44,13 @@ def common_key(ring: int, keys: int) -> Errors:
 
 
 def errors_of(ring: int, keys: int) -> Errors:
-    """Return the errors under the key of one party, or under one that so many share."""
+    """Return the errors under one party's key, or under a key that `keys` parties share."""
     return common_key(ring, keys) if keys > 1 else ONE_KEY
 
 
 def add(first: Sample, second: Sample, modulus: int) -> Sample:
     """Add samples modulo q, one by one."""
-    return Sample(
-        (first.constants + second.constants) % modulus,
-        (first.vectors + second.vectors) % modulus,
-    )
+    return Sample((first.constants + second.constants) % modulus, (first.vectors + second.vectors) % modulus)
 
 
 def switch(sample: Sample, modulus: int, wire_bits: int) -> Sample:
@@ -71,19 +66,15 @@ def switch(sample: Sample, modulus: int, wire_bits: int) -> Sample:
 def switch_error(degree: int, modulus: float, wire_bits: int) -> float:
     """Bound the error of switching, in units of the integer before: `SWITCH_TAIL` deviations of N + 1 roundings.
 
-    Notes
-    -----
     Each rounding is at most 1/2, times a coefficient of s that is -1, 0 or 1; callers multiply by `Errors.key`.
     """
     return SWITCH_TAIL * math.sqrt((degree + 1) / 4.0) * modulus / 2.0**wire_bits
 
 
 def open_samples(sample: Sample, secret: NDArray[np.int64], modulus: int, wire_bits: int) -> NDArray[np.int64]:
-    """Return the hidden integers, with their errors, shape (m,); run by the key holder.
+    """Return the hidden integers, with their errors, shape (m,).
 
-    Notes
-    -----
-    Sees: the key holder: sums with the other side's noise.
+    Sees: the key holder sees sums with the other side's noise.
     """
     return centre(sample.constants + sample.vectors @ secret, modulus, wire_bits)
 
@@ -96,10 +87,8 @@ def centre(phases: NDArray[np.int64], modulus: int, wire_bits: int) -> NDArray[n
 
 
 def open_part(sample: Sample, share: NDArray[np.int64], modulus: int) -> Sample:
-    """Open a sample under a common key by one party's share: what is left is under the other's.
+    """Open a sample under a common key with one party's share; the result is under the other's.
 
-    Notes
-    -----
     The caller adds its noise to the constants before they leave: it floods the encryption's errors.
     """
     high, low = (sample.vectors >> 30) @ share, (sample.vectors & ((1 << 30) - 1)) @ share
@@ -109,10 +98,8 @@ def open_part(sample: Sample, share: NDArray[np.int64], modulus: int) -> Sample:
 
 
 def open_switched(vectors: NDArray[np.int64], share: NDArray[np.int64], wire_bits: int) -> NDArray[np.int64]:
-    """Return one party's part of an opening after the switch, modulo 2^w, shape (m,), for its noise to be added.
+    """Return one party's part of an opening after the switch, modulo 2^w, shape (m,), without its noise.
 
-    Notes
-    -----
     Numbers below 2^48 times -1, 0 or 1, at most 2^15 of them: the sum fits 64 bits.
     """
     found: NDArray[np.int64] = (vectors @ share) & ((1 << wire_bits) - 1)
@@ -126,7 +113,7 @@ def encode_parts(parts: NDArray[np.int64], wire_bits: int) -> bytes:
 
 
 def decode_parts(data: bytes, wire_bits: int) -> NDArray[np.int64]:
-    """Undo `encode_parts`; the length is the caller's to check."""
+    """Undo `encode_parts`; the caller checks the length."""
     rows = np.zeros((len(data) // (wire_bits // 8), 8), dtype=np.uint8)
     rows[:, : wire_bits // 8] = np.frombuffer(data, dtype=np.uint8).reshape(len(rows), -1)
     return rows.reshape(-1).view("<u8").astype(np.int64)

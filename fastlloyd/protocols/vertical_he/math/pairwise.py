@@ -1,16 +1,16 @@
-"""The pairwise circuit: which of two centres is nearer, for every pair, and from that a soft one-hot.
+"""The pairwise circuit: decide for every pair which of two centres is nearer, and compute a soft one-hot from that.
 
     d_j - d_i = |c_j|^2 - |c_i|^2 - 2 x.(c_j - c_i)
 
 is linear in the encrypted columns, so no ciphertext is squared and nothing is replicated: a ciphertext holds N / 2
 records, one per slot. Its sign, by two polynomials, says whether i beats j.
 
-The part that the computing party knows is cut off where it decides the sign whatever the encrypted columns are; what
-remains is divided by a public bound, so that the polynomials get numbers in [-1, 1], as large as possible.
+The part that the computing party knows is cut off where it decides the sign whatever the encrypted columns are. The
+rest is divided by a public bound, so that the polynomials get numbers in [-1, 1], as large as possible.
 
 **Scales.** A ciphertext at scale s that holds x holds kappa x at scale s / kappa: a factor costs nothing. Sums need
-equal scales, so the polynomials are built such that whatever is added has the same history, and the scale at the start
-is solved for (`start_scale`): left alone it would drift, doubling its distance from the primes at every level.
+equal scales, so the polynomials are built such that all terms of a sum have the same history. The scale at the start is
+solved for (`start_scale`); otherwise it would drift, doubling its distance from the primes at every level.
 
 Source: Vertical HE, §3.1 ("Special Case: k = 2", here for every pair) and §4.1. The coefficients come from
 scripts/he_coefficients.py.
@@ -65,7 +65,7 @@ def encrypt_block(
 
 
 def in_slots(values: NDArray[np.float64], context: Context) -> NDArray[np.float64]:
-    """Fill up with zeros to one number per slot."""
+    """Pad with zeros to one number per slot."""
     slots = np.zeros(context.degree // 2)
     slots[: values.size] = values
     return slots
@@ -79,7 +79,7 @@ def normalise(
     Parameters
     ----------
     known : float64 array, shape (m,)
-        What of d_j - d_i is known, per record.
+        The known part of d_j - d_i, per record.
     weights : float64 array, shape (d_encrypted,)
         -2 (c_j - c_i) on the encrypted columns, each of which is within [-1, 1].
 
@@ -87,7 +87,7 @@ def normalise(
     -------
     known, weights : float64 arrays
         known + weights . b is within [-1, 1] and has the sign of d_j - d_i. With w = sum of |weights| the known part
-        is cut off at (1 + MARGIN) w, where it decides alone, and everything divided by (2 + MARGIN) w.
+        is cut off at (1 + MARGIN) w, where it decides alone, and everything is divided by (2 + MARGIN) w.
     """
     spread = max(float(np.abs(weights).sum()), _TINY)
     cut = np.clip(known, -(1.0 + MARGIN) * spread, (1.0 + MARGIN) * spread)
@@ -120,7 +120,7 @@ class PairwiseEngine(Computer):
             )
 
     def add_up(self, centers: NDArray[np.float64]) -> Work:
-        """Add up all loaded blocks: yields the fraction done, gives k (d + 1) sums, cluster by cluster."""
+        """Add up all loaded blocks: yield the fraction done, return k (d + 1) sums, cluster by cluster."""
         sums: list[Any] = [None] * self.plan.outputs
         for done, block in enumerate(sorted(self._tops)):
             for fraction, one_hot in self._one_hot(centers, block):
@@ -212,7 +212,7 @@ class Arithmetic:
     ----------
     context : Context
     relin_key : object
-        As `Context.load_relin_key` gave it.
+        From `Context.load_relin_key`.
     """
 
     def __init__(self, context: Context, relin_key: Any) -> None:
@@ -232,7 +232,7 @@ class Arithmetic:
         return result
 
     def scaled(self, cipher: Any, factor: Any, target: float) -> Any:
-        """Multiply by a real number (or one per slot) and give the result the scale `target`."""
+        """Multiply by a real number (or one per slot); the result has the scale `target`."""
         primes = self._context.primes[: cipher.coeff_modulus_size()]
         plain = self._context.encode_slots(factor, target * primes[-1] / cipher.scale, cipher.parms_id())
         result = self._context.cipher()
@@ -255,13 +255,13 @@ class Arithmetic:
         return result
 
     def lower(self, cipher: Any, like: Any) -> Any:
-        """Bring a ciphertext to another one's level, at its own scale."""
+        """Lower a ciphertext to another one's level, at its own scale."""
         result = self._context.cipher()
         self._context.evaluator.mod_switch_to(cipher, like.parms_id(), result)
         return result
 
     def sign(self, cipher: Any) -> Any:
-        """Evaluate g, about the sign, at x in [-1, 1]; |g| <= `LARGEST`; uses seven levels."""
+        """Evaluate g, which approximates the sign, at x in [-1, 1]; |g| <= `LARGEST`; it uses seven levels."""
         for factors in CHAIN:
             cipher = self._odd(cipher, factors)
         return cipher
@@ -307,7 +307,7 @@ def start_scale(primes: Sequence[int], target: float, tree: int) -> float:
     Parameters
     ----------
     primes : sequence of int
-        Those that the levels after the first will use up, in order.
+        Those that the levels after the first use up, in order.
     target : float
     tree : int
         Levels of products after the comparison.
@@ -322,7 +322,7 @@ def start_scale(primes: Sequence[int], target: float, tree: int) -> float:
 
 
 def _end(scale: float, primes: Sequence[int], tree: int) -> float:
-    """Follow a scale (its logarithm) from the start to the end."""
+    """Return a scale's logarithm at the end, given that at the start."""
     logs = [math.log(prime) for prime in primes]
     for kappa, _, _, pairs in CHAIN:
         scale -= math.log(kappa)

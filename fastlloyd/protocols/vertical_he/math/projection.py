@@ -1,12 +1,12 @@
 """Two clusters, any number of encrypted columns: the linear scheme on their projection, encrypted for every round.
 
 Which of two centres is nearer depends on the key holder's columns b through one number only, b . (c_1 - c_0). Divided
-by the sum of |c_1 - c_0| over these columns it is p in [-1, 1], and what `linear` does with b can be done with p. The
-centres move, so the key holder encrypts the shares s_v(p), and b_f s_v(p) for each of its columns f, for every round
-anew: many bytes, but neither a relinearisation key nor products of ciphertexts, and the key may be shared.
+by the sum of |c_1 - c_0| over these columns it is p in [-1, 1], and p can take the place of b in `linear`. The centres
+move, so in every round the key holder encrypts the shares s_v(p), and b_f s_v(p) for each of its columns f. That takes
+many bytes, but no relinearisation key and no products of ciphertexts, and the key may be shared.
 
-All encrypted numbers are within [-1, 1], and a record's weights on b_f s_v are those on s_v: the linear scheme's bounds
-on what one record moves hold as they are. A row that is replaced by nothing has zeros for all of them in every round.
+All encrypted numbers are within [-1, 1], and a record's weights on b_f s_v are those on s_v, so the linear scheme's
+bounds on one record's effect hold unchanged. A row that is replaced by nothing has only zeros, in every round.
 
 Source: Vertical HE, §3.1 ("Special Case: k = 2"); docs/vertical-he-privacy.md.
 """
@@ -36,7 +36,7 @@ def encrypt_block(
     *,
     centers: NDArray[np.float64],
 ) -> list[bytes]:
-    """Encrypt one block for one round: the shares of p, then these times each column; run by the key holder.
+    """Encrypt one block for one round, as the key holder: the shares of p, then these times each column.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def difference(centers: NDArray[np.float64], columns: tuple[int, ...]) -> tuple[
 
 
 class ProjectionEngine(LinearEngine):
-    """Adds up one round's encrypted shares as they come and keeps none; implements `engine.Engine`."""
+    """Adds up one round's encrypted shares as they arrive and keeps none; implements `computer.Engine`."""
 
     _centers: NDArray[np.float64] | None = None
 
@@ -83,7 +83,7 @@ class ProjectionEngine(LinearEngine):
                     running.add(cluster, ciphers, labels == cluster, self.factors(part), values)
 
     def add_up(self, centers: NDArray[np.float64]) -> Work:
-        """Yield the sums over the round's blocks, which end with it."""
+        """Return the sums over the round's blocks and end the round."""
         if self._centers is None or (self._centers != centers).any():
             raise InternalError("a round of a projection ended with other centres than it began with")
         self._centers = None

@@ -1,21 +1,22 @@
-r"""Parameters of the linear schemes by table: ring, prime, scales, and what they prove about errors.
+r"""Choose the linear schemes' parameters from a table: ring, prime, scales, and their proven errors.
 
-Key holder's integers M_v(i) = round(s_d s_v(b_i)), one for each of F corners; computing party's W_v(i), for each
-output: s_w times the corner's place (for a count 1), or round(s_w a_i), where the corner is of the output's cluster,
-else 0. What is opened for one output is, in units of 1 / (s_w s_d) of a count,
+The key holder's integers are M_v(i) = round(s_d s_v(b_i)), one for each of F corners. The computing party's W_v(i), for
+each output, are s_w times the corner's place (for a count 1), or round(s_w a_i), where the corner belongs to the
+output's cluster, else 0. The opened number of one output is, in units of 1 / (s_w s_d) of a count,
 
     sum over i, v of W_v(i) (M_v(i) + e_v(i))  +  noise  +  X,      |e| <= 21 (SEAL's encryption error).
 
-**What one record moves.** Its part is sum over v of W_v(i) (M_v(i) + e_v(i)): integers of this record alone. With
+**One record's effect.** Its part is sum over v of W_v(i) (M_v(i) + e_v(i)): integers of this record alone. With
 |W - s_w w| <= 1/2, |w| <= 1, |M + e - s_d s| <= 21.5 and shares that sum to at most 1, it differs from s_w s_d p_j(i)
 (times a coordinate of at most 1 for a sum) by at most
 
     r s_w s_d,    r = (1 + 21.5 F / s_d) / (2 s_w) + 21.5 F / s_d,
 
 in each output: by sqrt(k) r in L2 for the k counts, relative to their sensitivity 1, and by sqrt(k d) r for the k d
-sums, relative to sqrt(d). So b = sqrt(k) r for both. It is exact arithmetic and holds in the worst case. The switch to
-w bits rounds the constant with the record's part in it: that moves it by another q / 2^w, and by 1 when it is opened.
-A projection's numbers are shares times one of the holder's coordinates: at most as large, so the same holds.
+sums, relative to sqrt(d). So b = sqrt(k) r for both. The arithmetic is exact, so this holds in the worst case. The
+switch to w bits rounds the constant, which includes the record's part: that moves it by another q / 2^w, and by 1 when
+it is opened. A projection's numbers are shares times one of the holder's coordinates: at most as large, so the same
+holds.
 
 **X**, the part of the error that is the same for neighbours: sums of W e, the fresh encryption of zero, the switch to
 fewer bits. It is flooded: see docs/vertical-he-privacy.md. `flood` bounds it by eight standard deviations.
@@ -37,7 +38,7 @@ from fastlloyd.protocols.vertical_he.math.lwe import ONE_KEY, SWITCH_TAIL, Error
 from fastlloyd.protocols.vertical_he.parameters import Scales
 
 RINGS = ((2048, 40), (2048, 48), (2048, 50), (2048, 52), (2048, 53), (4096, 60))
-"""Ring degree and bits of the one prime, in the order in which they are tried: what travels grows."""
+"""Ring degree and bits of the one prime, in the order in which they are tried: fewest bytes first."""
 WANTED_ERROR = 0.005
 MAX_ERROR = 0.01
 NOISE_TAIL = 12.0
@@ -45,14 +46,7 @@ _LEAST_BITS, _MOST_DATA_BITS, _MOST_WEIGHT_BITS = 8, 30, 12
 
 
 def record_error(
-    k: int,
-    corners: int,
-    data_bits: int,
-    weight_bits: int,
-    *,
-    prime_bits: int,
-    wire_bits: int,
-    errors: Errors = ONE_KEY,
+    k: int, corners: int, data_bits: int, weight_bits: int, *, prime_bits: int, wire_bits: int, errors: Errors = ONE_KEY
 ) -> float:
     """Return b: the relative part that rounding and encryption error add to the sensitivity."""
     data, weight = 2.0**data_bits, 2.0**weight_bits
@@ -62,15 +56,13 @@ def record_error(
 
 
 def switched_record(prime_bits: int, wire_bits: int, unit: float) -> float:
-    """Bound what the roundings of the switch and of the opening move one output by, in counts."""
+    """Bound how far rounding in the switch and in the opening moves one output, in counts."""
     return (2.0 ** (prime_bits - wire_bits) + 1.0) / unit
 
 
 def flood_bound(n: int, corners: int, scales: Scales, errors: Errors = ONE_KEY) -> float:
     """Bound X of one output, in counts.
 
-    Notes
-    -----
     Sum of W e: the weights of one record are at most s_w at each of the corners.
     Encryption of zero: e_0 + u e + e_1 s with ternary u and s has variance at most 10.5 (1 + 2 N) under one key.
     """
@@ -87,14 +79,14 @@ def choose_scales(n: int, k: int, corners: int, noise: SideNoise, *, flooding: b
     ----------
     n, k, corners : int
     noise : SideNoise
-        For which there must be room, and which must hide X.
+        It must fit, and it must hide X.
     flooding : bool
         The noise only floods X: then the most exact parameters win, not the smallest.
 
     Raises
     ------
     RangeError
-        No parameters of the table have b <= 1 % with room for n records and an X that the noise hides; names the mend.
+        No parameters of the table have b <= 1 %, room for n records, and an X that the noise hides.
     """
     fitting: list[Scales] = []
     room = False

@@ -1,9 +1,9 @@
 """Worker processes for vertical-he's heavy part: the library that computes on ciphertexts holds Python's lock.
 
 Each worker is a fresh interpreter that runs this module, started with a bare environment: it sees no variable of a
-launcher and never imports mpi4py. It gets the plan and the computing party's columns through its standard input,
-keeps every n-th encrypted block (the linear schemes divide what is left over by clusters), and answers on its
-standard output; it ends when its input ends.
+launcher and never imports mpi4py. It gets the plan and the computing party's columns on its standard input, keeps every
+n-th encrypted block (the linear schemes divide the remaining ones by clusters), and answers on its standard output. It
+ends when its input ends.
 
 ::
 
@@ -15,7 +15,7 @@ standard output; it ends when its input ends.
     ADD_UP    centres as float64
     DONE / PROGRESS fraction f64 / SUMS constants and vectors as int64 / REFUSED text / FAILED text
 
-A worker sees what the computing party sees: ciphertexts, and that party's own columns; never the key.
+A worker sees ciphertexts and the computing party's own columns, as that party does; never the key.
 
 Source: Vertical HE, §3, steps (1) to (3) of Figure 1; docs/vertical-he.md.
 """
@@ -53,7 +53,7 @@ _START_SECONDS = 2.0
 
 
 class _Kind(IntEnum):
-    """What a frame is."""
+    """The kinds of frames."""
 
     SETUP = 1
     KEYS = 2
@@ -115,7 +115,7 @@ class WorkerEngine:
         self.close()
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         for worker in self._workers:
             for stream in (worker.stdin, worker.stdout):
                 if stream is not None:
@@ -129,12 +129,12 @@ class WorkerEngine:
     def keys(self, parts: Sequence[bytes]) -> None:
         """Take the key holder's public keys."""
         self._finisher.keys(parts)
-        self._tell(range(len(self._workers)), _Kind.KEYS, _join(parts))
+        self._command(range(len(self._workers)), _Kind.KEYS, _join(parts))
         self._settle()
 
     def begin(self, centers: NDArray[np.float64]) -> None:
-        """Tell the centres of a round before its blocks."""
-        self._tell(range(len(self._workers)), _Kind.BEGIN, np.ascontiguousarray(centers, "<f8").tobytes())
+        """Send the centres of a round before its blocks."""
+        self._command(range(len(self._workers)), _Kind.BEGIN, np.ascontiguousarray(centers, "<f8").tobytes())
 
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
         """Hand one encrypted block to its worker.
@@ -144,7 +144,7 @@ class WorkerEngine:
         """
         body = _PLACE.pack(owner, block) + _join(parts)
         everybody = range(len(self._workers))
-        self._tell(everybody if block in self._shared else (block % len(self._workers),), _Kind.LOAD, body)
+        self._command(everybody if block in self._shared else (block % len(self._workers),), _Kind.LOAD, body)
         last = self._left == 1
         self._left = self._loads if last else self._left - 1
         if last or len(self._plan.encrypting) > 1:
@@ -172,7 +172,7 @@ class WorkerEngine:
                         selector.unregister(key.fileobj)
         return self._finisher.finish(Sample(total[:, 0], total[:, 1:]))
 
-    def _tell(self, numbers: Iterable[int], kind: _Kind, body: bytes) -> None:
+    def _command(self, numbers: Iterable[int], kind: _Kind, body: bytes) -> None:
         """Send a command to some workers, once they have carried out the last one."""
         for number in numbers:
             self._settle((number,))
@@ -204,13 +204,13 @@ class WorkerEngine:
 
 
 def worthwhile_engines(plan: Plan, workers: int, n: int) -> int:
-    """Say over how many processes to spread the work: one, where starting others takes longer than they save."""
+    """Return the number of processes for the work: one, where starting others takes longer than they save."""
     return count_engines(plan, workers, n) if plan.rounds * round_seconds(plan, 1, n) > _START_SECONDS else 1
 
 
 @contextlib.contextmanager
 def open_engine(plan: Plan, raw_columns: NDArray[np.float64], workers: int) -> Iterator[Engine]:
-    """Yield what the computing party computes with: worker processes where they save time, else this process.
+    """Open the computing party's engine: worker processes where they save time, else this process.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def open_engine(plan: Plan, raw_columns: NDArray[np.float64], workers: int) -> I
     raw_columns : float64 array, shape (d_own, n)
         The computing party's columns, scaled to [-1, 1].
     workers : int
-        At most so many.
+        The most processes.
     """
     if worthwhile_engines(plan, workers, raw_columns.shape[1]) == 1:
         yield make_engine(plan, raw_columns)
@@ -264,7 +264,7 @@ def _receive(stream: IO[bytes]) -> tuple[_Kind, bytes] | None:
 
 
 def _exactly(stream: IO[bytes], count: int) -> bytes | None:
-    """Read so many bytes."""
+    """Read exactly `count` bytes; return None at the end of the stream."""
     pieces: list[bytes] = []
     while count:
         piece = stream.read(min(count, 1 << 20))
@@ -294,7 +294,7 @@ def _centers(plan: Plan, body: bytes) -> NDArray[np.float64]:
 
 
 class _Worker:
-    """The worker's side: does what the frames say."""
+    """The worker's side: carries out the frames."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out = out
@@ -335,19 +335,19 @@ class _Worker:
 
 def main() -> None:
     """Serve frames until the input ends."""
-    # Whatever prints must not disturb the frames.
+    # Printed text must not disturb the frames.
     out: Any = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     source = os.fdopen(os.dup(0), "rb", buffering=0)
     worker = _Worker(out)
-    # A party that was killed leaves broken pipes: nobody is there to tell.
+    # A party that was killed leaves broken pipes: there is nobody to report to.
     with contextlib.suppress(OSError):
         while (frame := _receive(source)) is not None:
             _serve(worker, out, frame)
 
 
 def _serve(worker: _Worker, out: IO[bytes], frame: tuple[_Kind, bytes]) -> None:
-    """Carry out one command; what goes wrong is the answer."""
+    """Carry out one command; answer with its error if it fails."""
     try:
         worker.obey(*frame)
     except ValueError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastlloyd.protocols.secfc.field.draw import Expansion
+from fastlloyd.protocols.secfc.field.pack import Expansion
 from fastlloyd.protocols.secfc.field.prime import Field
 from fastlloyd.randomness.prg import KeyStream, keystream
 
