@@ -174,15 +174,27 @@ class ArrayFormat:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DataShares(Declared):
-    """The receiver's own shares of a block of records: any t receivers together learn nothing.
+class _Shares(Declared):
+    """Shares, float64 array, shape (primes, rows, width)."""
 
-    Attributes
-    ----------
-    elements : float64 array, shape (primes, rows, width)
-    field : Field
-    block : int
-        Number of the block; one that is empty keeps the clients in step.
+    elements: Elements = dataclasses.field(repr=False)
+    field: Field
+
+    def body(self) -> bytes:
+        """Return the elements."""
+        return self.field.to_bytes(self.elements)
+
+    @property
+    def payload_bytes(self) -> int:
+        """The elements are payload."""
+        return int(self.elements[0].size) * self.field.element_bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DataShares(_Shares):
+    """The receiver's own shares of a block of records, by its number: any t receivers together learn nothing.
+
+    An empty block keeps the clients in step.
     """
 
     TYPE = 76
@@ -195,18 +207,11 @@ class DataShares(Declared):
         server="nothing",
         others="one share of each record, as good as random for any t clients together",
     )
-    elements: Elements = dataclasses.field(repr=False)
-    field: Field
     block: int
 
     def body(self) -> bytes:
         """Return the number of the block, then the elements."""
         return _BLOCK.pack(self.block) + self.field.to_bytes(self.elements)
-
-    @property
-    def payload_bytes(self) -> int:
-        """The elements."""
-        return int(self.elements[0].size) * self.field.element_bytes
 
     @classmethod
     def read(cls, body: bytes, format: ArrayFormat) -> Self:
@@ -397,30 +402,13 @@ class Roll(NoPayload):
         return cls(decode_included(body, format), format)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CenterShares(Declared):
-    """From each of l + t clients to all others: together they open the sums of the final clusters.
+class CenterShares(_Shares):
+    """Shares of clusters' sums, from each of l + t clients to all others, who together open the sums."""
 
-    Attributes
-    ----------
-    elements : float64 array, shape (primes, c, width)
-    field : Field
-    """
-
+    __slots__ = ()
     TYPE = 82
     MOST_BYTES = OfPlan(lambda plan: plan.k * plan.width * plan.field.element_bytes)
     SEEN = ()
-    elements: Elements = dataclasses.field(repr=False)
-    field: Field
-
-    def body(self) -> bytes:
-        """Return the elements."""
-        return self.field.to_bytes(self.elements)
-
-    @property
-    def payload_bytes(self) -> int:
-        """All of it is payload."""
-        return int(self.elements[0].size) * self.field.element_bytes
 
     @classmethod
     def read(cls, body: bytes, format: ArrayFormat) -> Self:

@@ -43,6 +43,8 @@ _BLOCK_BYTES = 1 << 24
 _TOGETHER_BYTES = 1 << 24
 # Bits of a coin beyond those of N (`math/start.py`), and of weights (`math/attempt.py`).
 _COIN_BITS, _WEIGHT_BITS, _MOST_WEIGHT_BITS = 16, 24, 60
+# Made once each: primes are tested, and points chosen and checked, each time.
+_field, _code = lru_cache(maxsize=16)(Field), lru_cache(maxsize=16)(Code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,7 @@ class Plan(RunTerms, PlainPlan):
     @property
     def code(self) -> Code:
         """The Lagrange code."""
-        return _code(self.primes, self.segments, self.threshold, self.clients)
+        return _code(self.field, self.segments, self.threshold, self.clients)
 
     @property
     def everybody(self) -> tuple[PartyId, ...]:
@@ -233,18 +235,6 @@ class Plan(RunTerms, PlainPlan):
                 seen_by="clients",
             ),
         )
-
-
-@lru_cache(maxsize=16)
-def _field(primes: tuple[int, ...]) -> Field:
-    """Make the field once: its primes are tested each time."""
-    return Field(primes)
-
-
-@lru_cache(maxsize=16)
-def _code(primes: tuple[int, ...], segments: int, threshold: int, count: int) -> Code:
-    """Make the code once: its points are chosen and checked each time."""
-    return Code(_field(primes), segments, threshold, count)
 
 
 def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes: tuple[int, ...]) -> Plan:

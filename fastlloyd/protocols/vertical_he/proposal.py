@@ -37,7 +37,7 @@ from fastlloyd.protocols.vertical_he.math.hints import (
     too_little_noise,
 )
 from fastlloyd.protocols.vertical_he.math.scales import MAX_ERROR, choose_scales
-from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, TWO_PARTY, PublicParameters, Scales, check_names
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, TWO_PARTY, PublicParameters, check_names
 from fastlloyd.protocols.vertical_he.plan import Plan, movement
 
 _SLACK = 1e-6
@@ -113,7 +113,11 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
     if own:  # how much rounding adds to the sensitivity of steps is not known yet
         least, largest = min(least, steps), max(largest, steps * (1.0 + math.sqrt(own) * MAX_ERROR))
     noise = SideNoise(counts=least, sums=largest, private=private, openings=openings)
-    scales = _choose_scales(public, choice, noise)
+    if choice.scheme == PAIRWISE:
+        seeded = public.mode == TWO_PARTY
+        scales = choose_circuit(public.n_total, public.k, noise, flooding=not private, seeded=seeded)
+    else:
+        scales = choose_scales(public.n_total, public.k, choice.corners, noise, flooding=not private)
     base = Plan(
         **same_named(Plan, public, choice),
         owners=owners,
@@ -130,7 +134,9 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
         step_scale=0.0,
     )
     plan = _calibrated(base, public.epsilon, counts, sums, steps=steps) if private else base
-    _check_hints(plan, openings)
+    least = min([plan.count_scale, plan.sum_scale, *([plan.step_scale] if plan.stepping else [])])
+    if hinted_share(plan.scales, openings, least, private=private) > MOST_HINTED:  # the noise must hide the hints
+        raise too_little_noise()
     check_messages(plan)
     return plan
 
@@ -187,19 +193,3 @@ def change_epsilon(plan: Plan) -> float:
     factor = 2.0 / plan.movement
     wider = [dataclasses.replace(release, sensitivity=factor * release.sensitivity) for release in plan.all_releases()]
     return spent(wider, plan.delta)
-
-
-def _choose_scales(public: PublicParameters, choice: SchemeChoice, noise: SideNoise) -> Scales:
-    """Choose the parameters of the encryption for the scheme."""
-    flooding = not noise.private
-    if choice.scheme == PAIRWISE:
-        seeded = public.mode == TWO_PARTY
-        return choose_circuit(public.n_total, public.k, noise, flooding=flooding, seeded=seeded)
-    return choose_scales(public.n_total, public.k, noise.openings.corners, noise, flooding=flooding)
-
-
-def _check_hints(plan: Plan, openings: Openings) -> None:
-    """Check that the calibrated noise hides the hints; see `hints`."""
-    least = min([plan.count_scale, plan.sum_scale, *([plan.step_scale] if plan.stepping else [])])
-    if hinted_share(plan.scales, openings, least, private=plan.private) > MOST_HINTED:
-        raise too_little_noise()

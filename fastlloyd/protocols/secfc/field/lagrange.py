@@ -178,7 +178,7 @@ class Code:
         InternalError
             Too few, twice the same, or not 1..n.
         """
-        return _sum_weights(self, self._chosen(responders, self.recovery))
+        return _sum_weights(self, self.checked(responders, self.recovery)[: self.recovery])
 
     def decode_sums(self, answers: Elements, responders: Sequence[int]) -> Elements:
         """Return the sum over beta_1..beta_l of polynomials of degree at most 2 (l + t - 1).
@@ -217,7 +217,7 @@ class Code:
         Privacy: this opens a secret. A run only opens sums over final clusters, to clients, if it reveals centres.
         """
         needed = (self.degree if degree is None else degree) + 1
-        chosen = self._chosen(responders, needed)
+        chosen = self.checked(responders, needed)[:needed]
         matrix = _interpolation(self.field, self.points(chosen), self.betas[: self.segments])
         flat = shares[:, :needed].reshape(len(shares), needed, math.prod(shares.shape[2:]))
         return self.field.matmul(matrix, flat).reshape(len(shares), self.segments, *shares.shape[2:])
@@ -236,16 +236,12 @@ class Code:
         """Return the points of clients."""
         return tuple(self.alphas[j - 1] for j in clients)
 
-    def _chosen(self, responders: Sequence[int], needed: int) -> tuple[int, ...]:
-        """Take the first responders, checked."""
+    def checked(self, responders: Sequence[int], needed: int) -> tuple[int, ...]:
+        """Return the responders; raise InternalError if fewer than `needed`, not distinct or not clients."""
         numbers = tuple(int(j) for j in responders)
-        if (
-            len(numbers) < needed
-            or len(set(numbers)) != len(numbers)
-            or not all(1 <= j <= self.clients for j in numbers)
-        ):
+        if len(set(numbers) & set(range(1, self.clients + 1))) != len(numbers) or len(numbers) < needed:
             raise InternalError(f"expected at least {needed} distinct clients of 1..{self.clients}, got {numbers}")
-        return numbers[:needed]
+        return numbers
 
 
 def _masks_determine(p: int, betas: Sequence[int], alphas: Sequence[int]) -> bool:
@@ -276,11 +272,11 @@ def _lagrange_row(p: int, sources: tuple[int, ...], target: int) -> list[int]:
     if target in sources:
         return [int(source == target) for source in sources]
     whole = _product(p, (target - source for source in sources))
-    return [whole * pow(target - s, -1, p) * w % p for s, w in zip(sources, _barycentric(p, sources), strict=True)]
+    return [whole * pow(target - s, -1, p) * w % p for s, w in zip(sources, barycentric(p, sources), strict=True)]
 
 
 @lru_cache(maxsize=256)
-def _barycentric(p: int, sources: tuple[int, ...]) -> tuple[int, ...]:
+def barycentric(p: int, sources: tuple[int, ...]) -> tuple[int, ...]:
     """Return 1 / prod over other points of the differences, for each point."""
     return tuple(pow(_product(p, (s - other for other in sources if other != s)), -1, p) for s in sources)
 

@@ -22,8 +22,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import InternalError
-from fastlloyd.protocols.secfc.field.lagrange import Code
+from fastlloyd.protocols.secfc.field.lagrange import Code, barycentric
 from fastlloyd.protocols.secfc.field.prime import Elements
 
 
@@ -69,13 +68,14 @@ def locate_wrong(code: Code, answers: Elements, responders: Sequence[int]) -> tu
     Unlocated
         The answers contradict each other and no choice of at most half the slack explains it.
     """
-    numbers = _checked(code, responders)
+    numbers = code.checked(responders, code.recovery)
     slack = len(numbers) - code.recovery
     kept, wrong = list(range(len(numbers))), set[int]()
     while True:
         rest = tuple(numbers[i] for i in kept)
         chosen = answers if len(kept) == len(numbers) else answers[:, kept]
-        syndromes = _syndromes(code, chosen, rest)
+        flat = chosen.reshape(*chosen.shape[:2], math.prod(chosen.shape[2:]))
+        syndromes = code.field.matmul(_checks(code, rest), flat, centred=False)
         bad = np.flatnonzero(syndromes.any(axis=(0, 1)))
         if not bad.size:
             return tuple(sorted(wrong))
@@ -86,24 +86,6 @@ def locate_wrong(code: Code, answers: Elements, responders: Sequence[int]) -> tu
         kept = [i for i in kept if numbers[i] not in wrong]
 
 
-def _checked(code: Code, responders: Sequence[int]) -> tuple[int, ...]:
-    """Check the clients that answered."""
-    numbers = tuple(int(j) for j in responders)
-    if (
-        len(numbers) < code.recovery
-        or len(set(numbers)) != len(numbers)
-        or not set(numbers) <= set(range(1, code.clients + 1))
-    ):
-        raise InternalError(f"expected {code.recovery} or more distinct clients of 1..{code.clients}, got {numbers}")
-    return numbers
-
-
-def _syndromes(code: Code, answers: Elements, responders: tuple[int, ...]) -> Elements:
-    """Return the syndromes, shape (primes, slack, entries)."""
-    flat = answers.reshape(*answers.shape[:2], math.prod(answers.shape[2:]))
-    return code.field.matmul(_checks(code, responders), flat, centred=False)
-
-
 @lru_cache(maxsize=64)
 def _checks(code: Code, responders: tuple[int, ...]) -> Elements:
     """Return the parity checks, shape (primes, slack, answers)."""
@@ -111,23 +93,12 @@ def _checks(code: Code, responders: tuple[int, ...]) -> Elements:
     slack = len(points) - code.recovery
     rows = np.zeros((len(code.field.primes), slack, len(points)))
     for i, p in enumerate(code.field.primes):
-        for j, point in enumerate(points):
-            value = pow(_difference_product(p, point, points), -1, p)
+        for j, (point, weight) in enumerate(zip(points, barycentric(p, points), strict=True)):
             for power in range(slack):
-                rows[i, power, j] = value
-                value = value * point % p
+                rows[i, power, j] = weight * pow(point, power, p) % p
     matrix = code.field.reduce(rows)
     matrix.flags.writeable = False
     return matrix
-
-
-def _difference_product(p: int, point: int, points: tuple[int, ...]) -> int:
-    """Multiply the differences to all other points."""
-    result = 1
-    for other in points:
-        if other != point:
-            result = result * (point - other) % p
-    return result
 
 
 def _explain(code: Code, syndromes: NDArray[np.float64], responders: tuple[int, ...]) -> set[int]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from fastlloyd.protocols.vertical_he.plan import Plan
 Work = Generator[float, None, Sample]
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """Encrypted blocks in, sums out.
 
     Attributes
@@ -32,21 +31,24 @@ class Engine(Protocol):
 
     blocks: int
 
+    @abstractmethod
     def keys(self, parts: Sequence[bytes]) -> None:
-        """Take the key holder's public keys; raise ValueError if they do not fit."""
+        """Take the key holder's public keys, the encryption key first; raise ValueError if they do not fit."""
 
-    def begin(self, centers: NDArray[np.float64]) -> None:
-        """Take the centres of a round before its blocks; only for projection, which has new blocks in each round."""
+    def begin(self, centers: NDArray[np.float64]) -> None:  # noqa: B027 - most need not
+        """Take the centres of a round before its blocks; only projection has new blocks in each round."""
 
+    @abstractmethod
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
         """Take one owner's encrypted block; raise ValueError if a ciphertext does not fit."""
 
+    @abstractmethod
     def evaluate(self, centers: NDArray[np.float64]) -> Work:
         """Add up one round: yield the fraction done, return k (d + 1) LWE samples, cluster by cluster."""
 
 
-class Computer(ABC):
-    """An engine in this process whose parts can be used separately; implements `Engine`.
+class Computer(Engine):
+    """An engine in this process whose parts can be used separately.
 
     Parameters
     ----------
@@ -65,18 +67,11 @@ class Computer(ABC):
         self._refresher: Refresher | None = None
 
     def keys(self, parts: Sequence[bytes]) -> None:
-        """Take the public key, which comes first."""
+        """Take the public key."""
         self._refresher = Refresher(self._context, self._context.load_public_key(parts[0]))
 
-    def begin(self, centers: NDArray[np.float64]) -> None:  # noqa: B027 - most need not
-        """Do nothing: the blocks of the set-up serve every round."""
-
-    @abstractmethod
-    def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
-        """Take one owner's encrypted block; raise ValueError if a ciphertext does not fit."""
-
     def evaluate(self, centers: NDArray[np.float64]) -> Work:
-        """Add up one round; see `Engine`."""
+        """Add up one round."""
         return self.finish((yield from self.add_up(centers)))
 
     @abstractmethod

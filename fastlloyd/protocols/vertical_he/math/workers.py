@@ -67,8 +67,8 @@ class _Kind(IntEnum):
     BEGIN = 10
 
 
-class WorkerEngine:
-    """Spreads the blocks over worker processes; implements `math.computer.Engine`.
+class WorkerEngine(Engine):
+    """An engine that spreads the blocks over worker processes.
 
     Parameters
     ----------
