@@ -26,7 +26,7 @@ from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
 from fastlloyd.protocols.feddp import protocol as feddp_protocol
 from fastlloyd.protocols.feddp.budget import START
-from fastlloyd.protocols.feddp.client import _State, statistics_of
+from fastlloyd.protocols.feddp.client import _Client, statistics_of
 from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
 from fastlloyd.protocols.feddp.server import REPLIES
 from fastlloyd.run.config import RunConfig
@@ -128,7 +128,7 @@ def feddp_noise(config: RunConfig, clients: int, coins: np.random.Generator) -> 
         run_together(config, clients, tap=bodies_into(bodies))
     for role in lived:
         me, points, plan, masks = role.given
-        state = _State(plan, partial(statistics_of, points, plan, role.options["raw_users"]))
+        state = _Client(plan=plan, make=partial(statistics_of, points, plan, role.options["raw_users"]))
         history = NO_HISTORY
         for t, step in enumerate(plan.rounds):
             if step.kind != START:
