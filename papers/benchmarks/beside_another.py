@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--other", type=Path, required=True)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
     other: Path = options.other.resolve()
     for checkout in (HERE, other):
         check(checkout)
