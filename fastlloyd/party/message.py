@@ -1,6 +1,6 @@
 """Layouts that messages share: fixed byte strings, payload alone, payload with a set of clients, ring elements.
 
-A message class says what `party/declaration.py` asks for and what its bytes mean, and checks them in `read`.
+A message class has the declarations of `party/declaration.py`, defines its bytes, and checks them in `read`.
 
 Source: docs/protocol.md, "Frames".
 """

@@ -51,34 +51,34 @@ class Option:
     Attributes
     ----------
     about : str
-        One line of help; `%(default)s` stands for the default of an option.
+        One line of help; `%(default)s` is replaced by the default of an option.
     group : str
-        The heading under which the help lists the flag; empty: with the first ones.
+        The heading under which the help lists the flag; empty: the first one.
     metavar : str or None
         How the help writes the value; None: as argparse does. The texts of `words` follow after bars.
     choices : tuple
-        All values that there are; empty: any in the range.
+        All allowed values; empty: any in the range.
     within : Within
         The range of a number.
     words : tuple of str
-        Texts that stand for a number as well. 'auto' stands for the default.
+        Texts that are accepted in place of a number. 'auto' means the default.
     of : tuple of str
-        The protocols that have this setting; empty: all that the class is for.
+        The protocols that have this setting; empty: all protocols of the class.
     public : bool
-        Whether all parties must have the same; otherwise it is each party's own business.
+        Whether all parties must have the same value.
     shared : bool
-        Whether it may stand in a run file that comes from somebody else although the parties' may differ.
+        Whether a run file from somebody else may contain it although the parties' values may differ.
     common : bool
-        Whether most people need it: a short help shows these flags alone.
+        Whether most people need it: a short help shows only these flags.
     path : bool or callable
-        Whether a text is the path of a file or folder, or what tells it from a text; in a run file it is relative to
-        that file.
+        Whether a text is the path of a file or folder, or a function that decides it. In a run file a path is relative
+        to that file.
     hidden : bool
-        Whether no help shows it, because a command sets it and no person does.
+        Whether no help shows it, because only a command sets it.
     name : str
         The field's name.
     owner : str
-        The protocol or table that a setting is of; empty: an option of a run.
+        The protocol or table of a setting; empty: an option of a run.
     kind : type
         The field's type without None.
     optional : bool
@@ -111,7 +111,7 @@ class Option:
 
     @property
     def own(self) -> bool:
-        """Whether only the party itself may set it: its files, what it keeps and shows, how it works."""
+        """Whether only the party itself may set it, such as its files and its display."""
         return not (self.public or self.shared)
 
     def names_path(self, text: str) -> bool:
@@ -125,7 +125,7 @@ class Option:
 
     @property
     def expected(self) -> str:
-        """What fits, in words: the texts that stand for a value, and the choices, or the kind with its range."""
+        """The accepted values in words: special texts, and the choices, or the kind with its range."""
         known = map(repr, (*self.words, *self.choices))
         return one_of(known if self.choices else [*known, self.within.of(_NAMES[self.kind])])
 
@@ -135,19 +135,19 @@ class Option:
         return ConfigError(f"{self.flag}: expected {expected or self.expected}, got {show(value)}{close}")
 
     def read(self, value: Any) -> Any:
-        """Return a plain value in the declared kind; a list may stand for a tuple, an integer for a float.
+        """Convert a plain value to the declared kind; a list may become a tuple, an integer a float.
 
         Raises
         ------
         ConfigError
-            It is of another kind, no choice or out of range.
+            The value is of another kind, not a choice or out of range.
         """
         if AUTO in self.words and (value is None or (isinstance(value, str) and value == AUTO)):
             return self.default
         if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
             return value
         if self.kind is str and type(value) is str and not self.choices:
-            return value  # of any length, and perhaps a path that is no Unicode
+            return value  # of any length, perhaps a path that is not Unicode
         try:
             return (choice(self.choices) if self.choices else reader(self.kind, self.within))(value)
         except Misfit:
@@ -176,7 +176,7 @@ def option(
     least, most, above, below : float
         Ends of the range of a number, as `Within` has them.
     auto : bool
-        Whether 'auto' stands for the default.
+        Whether 'auto' means the default.
     about, group, metavar, words, **rest
         As `Option` has them.
     """
@@ -196,7 +196,7 @@ def options_of(config: Any, owner: str = "") -> dict[str, Option]:
     config : dataclass or one of its values
         A value has defaults that may differ from those of its class.
     owner : str
-        The protocol or table whose settings are wanted; empty: options of a run.
+        The protocol or table of the settings; empty: options of a run.
     """
     kind = config if isinstance(config, type) else type(config)
     hints = get_type_hints(kind)
@@ -218,7 +218,7 @@ def read_settings(defaults: T, owner: str, values: Mapping[str, object]) -> T:
     Parameters
     ----------
     defaults : dataclass
-        What holds where `values` says nothing.
+        Values of the settings that `values` does not name.
     owner : str
         The protocol, as people write it.
     values : mapping

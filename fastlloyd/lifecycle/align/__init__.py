@@ -1,5 +1,1 @@
-"""What parties with different columns of the same records do first: describe columns, and align records.
-
-`columns.py` tells the server each party's public columns; `ids.py` makes sure that all parties hold the same ids, or
-finds the ids that all of them hold.
-"""
+"""What parties with different columns do first: describe columns (`columns.py`) and align records (`ids.py`)."""

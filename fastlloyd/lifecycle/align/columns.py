@@ -1,4 +1,4 @@
-"""Public columns of the parties of a vertical protocol, told to the server and from there to all.
+"""Public columns of the parties of a vertical protocol, sent to the server and from there to all.
 
 ::
 
@@ -38,8 +38,8 @@ __all__ = [
     "gather_columns",
     "gather_count",
     "read_features",
-    "tell_columns",
-    "tell_count",
+    "send_columns",
+    "send_count",
 ]
 
 MAX_RECORDS = 1 << 40
@@ -79,13 +79,13 @@ def describe_features(own: PartyFeatures) -> Columns:
     return Columns(own.names, tuple(own.bounds.lo.tolist()), tuple(own.bounds.hi.tolist()))
 
 
-def tell_columns(own: PartyFeatures) -> Party[None]:
-    """Tell the server this party's columns; run by each party.
+def send_columns(own: PartyFeatures) -> Party[None]:
+    """Send this party's columns to the server; run by each party.
 
     Raises
     ------
     ConfigError
-        They are longer than the server takes.
+        They are longer than the server accepts.
     """
     columns = describe_features(own)
     check_length(columns, "the names and bounds of the features take")
@@ -98,9 +98,9 @@ def gather_columns(parties: tuple[PartyId, ...]) -> Party[tuple[PartyFeatures, .
     Raises
     ------
     ConfigError
-        Two parties call a column alike.
+        Two parties have a column of the same name.
     PeerError
-        A party's names and bounds do not fit together.
+        A party's names and bounds do not match.
     """
     replies = yield Gather(parties, Columns, SETUP_ROUND, len(parties))
     features = tuple(_read(party, replies[party]) for party in parties)
@@ -108,32 +108,39 @@ def gather_columns(parties: tuple[PartyId, ...]) -> Party[tuple[PartyFeatures, .
     return features
 
 
-def tell_count(n: int) -> Party[None]:
-    """Tell rank 0 the number of records; run by an owner."""
+def send_count(n: int) -> Party[None]:
+    """Send the number of records to rank 0; run by an owner."""
     yield Send((SERVER,), RecordCount(n), SETUP_ROUND)
 
 
 def gather_count(owners: tuple[PartyId, ...], own: int | None, *, most: int) -> Party[int]:
-    """Collect the owners' numbers of records, which must be alike and at most the public N, `most`; run by rank 0,
-    `own` its own if it has any.
+    """Collect the owners' numbers of records, which must be equal and at most the public N; run by rank 0.
+
+    Parameters
+    ----------
+    owners : tuple of PartyId
+    own : int or None
+        Rank 0's own number of records, if it has any.
+    most : int
+        The public N.
 
     Raises
     ------
     PeerError
-        An owner has another number of records than the others, or more than N.
+        An owner's number of records differs from the others', or exceeds N.
     """
     replies = yield Gather(owners, RecordCount, SETUP_ROUND, len(owners))
     expected = replies[owners[0]].n if own is None else own
     for party in owners:
-        told = replies[party].n
-        if told > most:
+        count = replies[party].n
+        if count > most:
             raise PeerError(
-                f"{party} has {told} records, expected at most the public N = {most}; agree on a larger --n-total",
+                f"{party} has {count} records, expected at most the public N = {most}; agree on a larger --n-total",
                 rank=party.rank,
             )
-        if told != expected:
+        if count != expected:
             raise PeerError(
-                f"{party} has {told} records, expected {expected} as the other owners have; look at its version",
+                f"{party} has {count} records, expected {expected} as the other owners have; look at its version",
                 rank=party.rank,
             )
     return expected
@@ -146,12 +153,12 @@ def features_of(names: tuple[str, ...], lo: Sequence[float], hi: Sequence[float]
 
 
 def read_features(columns: Columns) -> PartyFeatures:
-    """Make a party's features from what describes them.
+    """Return the features that a message describes.
 
     Raises
     ------
     ValueError
-        Names and bounds do not fit together: whoever described them is at fault.
+        Names and bounds do not match: the sender is at fault.
     """
     try:
         return features_of(columns.names, columns.lo, columns.hi)
@@ -165,6 +172,6 @@ def _read(party: PartyId, message: Columns) -> PartyFeatures:
         return read_features(message)
     except ValueError as error:
         raise PeerError(
-            f"{party} described its columns in a way that does not fit: {error}; expected a name, lo and hi for each",
+            f"{party} sent columns that do not fit together: {error}; expected a name, lo and hi for each",
             rank=party.rank,
         ) from error

@@ -1,4 +1,4 @@
-"""Parties with different columns bring their records into one order: the same ids at all, or the common ones.
+"""Parties with different columns align their records: they check that all have the same ids, or find the common ids.
 
 **The same ids** (`check_ids`): one keyed digest of the sorted list, compared by each pair.
 
@@ -8,8 +8,8 @@
       IdTag  HKDF(s_ij; run, i, digest)  ------->   compare with its own digest's tag
       compare                            <-------   IdTag
 
-The key is the pair's secret, so the server, or whoever else sees the tags, cannot try lists of ids. A mismatch
-says that the lists differ and nothing else: not where, not in how many ids.
+The key is the pair's secret, so neither the server nor anybody else who sees the tags can try lists of ids. A mismatch
+shows only that the lists differ, not where or in how many ids.
 
 **The common ids** (`intersect_ids`): private set intersection.
 
@@ -17,18 +17,18 @@ says that the lists differ and nothing else: not where, not in how many ids.
 
     each party i      H(id) for its own ids, blinded by its secret a_i, sorted
                         --> i + 1 blinds, sorts --> ... --> i - 1 blinds, sorts: all secrets are in
-    all lists            --> party 1, which keeps the points that stand in every list
+    all lists            --> party 1, which keeps the points that are in every list
     party 1              --> unblinds by a_1 --> party 2 by a_2 --> ... --> party S: H(id) of the common ids
     party S              --> every other party, which looks them up among its own
 
-Sorting by a blinded value is a random order, so a point's place tells nothing. Every list is filled up to the public
-bound N with points that belong to no id, so that no length, and no count of bytes, depends on how many ids there are:
-that number is released with noise only. Who learns what:
+Sorting by a blinded value is a random order, so a point's place reveals nothing. Every list is padded to the public
+bound N with points that belong to no id, so that no length and no byte count depends on the number of ids, which is
+released only with noise. Who learns what:
 
-* every party: the common ids, which is what was asked for;
+* every party: the common ids, which is the purpose;
 * party 1, for S > 2, also how many ids each group of parties has in common, not which;
-* the server: nothing, it is not part of it;
-* two parties that work together learn more: with S = 3 parties 1 and 2 can find which of their own ids party 3
+* the server: nothing, it takes no part;
+* two parties that collude learn more: with S = 3 parties 1 and 2 can find which of their own ids party 3
   holds. All parties follow the protocol.
 
 Source: after Agrawal, Evfimievski, Srikant (2003), §4, in a ring; docs/protocol.md, "Alignment".
@@ -58,7 +58,7 @@ from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
 
 class IdTag(SetupBytes):
-    """Tells two parties whether their ids are equal, no more."""
+    """A tag that shows two parties only whether their ids are equal."""
 
     __slots__ = ()
     TYPE = 97
@@ -72,7 +72,7 @@ class IdTag(SetupBytes):
 
 @dataclass(frozen=True, slots=True)
 class _Points(NoPayload):
-    """A list of points of 32 bytes each; `format` is how many there must be."""
+    """A list of points of 32 bytes each; `format` is their number."""
 
     MOST_BYTES = OfPlan(lambda plan: POINT_BYTES * plan.n_total)
     points: tuple[bytes, ...] = field(repr=False)
@@ -83,19 +83,19 @@ class _Points(NoPayload):
 
     @classmethod
     def read(cls, body: bytes, format: int) -> Self:
-        """Check the length, and that no point stands twice (each hides another id)."""
+        """Check the length, and that no point is repeated (each hides another id)."""
         count, rest = divmod(len(body), POINT_BYTES)
         if rest or count != format:
             raise ValueError(f"expected {format} points of {POINT_BYTES} bytes, got {len(body)} bytes")
         points = tuple(body[i : i + POINT_BYTES] for i in range(0, len(body), POINT_BYTES))
         if len(set(points)) != count:
-            raise ValueError("a blinded id stands twice")
+            raise ValueError("a blinded id is repeated")
         return cls(points)
 
 
 @dataclass(frozen=True, slots=True)
 class BlindedIds(_Points):
-    """To the next party, or party 1. Random points for whoever lacks one of the secrets."""
+    """To the next party, or party 1: random points for a party that lacks one of the secrets."""
 
     TYPE = 98
     SEEN = Seen(
@@ -111,18 +111,18 @@ class BlindedIds(_Points):
 
 @dataclass(frozen=True, slots=True)
 class OpenedIds(_Points):
-    """From the last party: the common ids, as hashes that each party knows already, among points of nobody."""
+    """From the last party: the common ids, as hashes that each party knows already, and padding."""
 
     TYPE = 99
     SEEN = ()
 
 
 ALIGNMENT = (Columns, RecordCount, IdTag, BlindedIds, OpenedIds)
-"""What may come before the plan."""
+"""Messages that may be sent before the plan."""
 
 
 def lists_ahead(parties: int, most: int) -> int:
-    """Return how many bytes of one party may wait at a slower one: a list of `most` ids for each other party."""
+    """Return the bytes from one party that may wait at a slower one: a list of `most` ids for each other party."""
     return parties * (POINT_BYTES * most + MESSAGE_COST)
 
 
@@ -139,7 +139,7 @@ def check_ids(raw_ids: Sequence[str], pairs: PairSecrets, *, run_id: bytes) -> P
     Raises
     ------
     DataError
-        Another party holds other ids.
+        Another party holds different ids.
 
     Notes
     -----
@@ -163,7 +163,7 @@ def check_ids(raw_ids: Sequence[str], pairs: PairSecrets, *, run_id: bytes) -> P
 
 
 def digest_ids(raw_ids: Sequence[str]) -> bytes:
-    """Return 32 bytes that stand for a list of ids.
+    """Return the 32-byte digest of a list of ids.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def intersect_ids(
     DataError
         No id is common to all.
     PeerError
-        A party sent what no honest party sends.
+        A party sent points that no honest party sends.
     """
     if len(raw_ids) > most:
         raise DataError(f"{len(raw_ids)} ids, expected at most the public N = {most}; agree on a larger --n-total")
@@ -238,14 +238,14 @@ def intersect_ids(
 
 
 def _filled(points: list[bytes], most: int, secret: SecretRandom) -> list[bytes]:
-    """Fill a list up with points of random names: nobody holds them, and they look like any other."""
+    """Pad a list with points of random names, which no party holds and which look like any other."""
     return points + [hash_to_point(secret.bytes(POINT_BYTES).hex(), b"") for _ in range(most - len(points))]
 
 
 def _blind_by_all(
     me: PartyId, parties: tuple[PartyId, ...], points: list[bytes], blinding: Blinding, most: int
 ) -> Party[list[bytes]]:
-    """Pass lists around the ring until the one held has every party's secret in it."""
+    """Pass lists around the ring until the held one is blinded by every party."""
     place = parties.index(me)
     after, before = parties[(place + 1) % len(parties)], parties[place - 1]
     held = sorted(blinding.blind(points))
@@ -257,7 +257,7 @@ def _blind_by_all(
 
 
 def _keep_common(me: PartyId, parties: tuple[PartyId, ...], held: list[bytes], most: int) -> Party[list[bytes]]:
-    """Bring the lists together at the first party, which keeps what stands in all of them."""
+    """Collect the lists at the first party, which keeps the points that are in all of them."""
     first = parties[0]
     if me != first:
         yield Send((first,), BlindedIds(tuple(held)), SETUP_ROUND)
@@ -272,7 +272,7 @@ def _keep_common(me: PartyId, parties: tuple[PartyId, ...], held: list[bytes], m
 def _open(
     me: PartyId, parties: tuple[PartyId, ...], common: list[bytes], blinding: Blinding, most: int
 ) -> Party[list[bytes]]:
-    """Take the secrets off again, one party after the other; the last one tells all."""
+    """Remove the blinding, one party after the other; the last one sends the result to all."""
     place, last = parties.index(me), parties[-1]
     if place > 0:
         message = yield Receive(parties[place - 1], BlindedIds, SETUP_ROUND, most)
@@ -288,10 +288,10 @@ def _open(
 
 
 def _multiplied(step: Callable[[Iterable[bytes]], list[bytes]], message: BlindedIds, sender: PartyId) -> list[bytes]:
-    """Apply one step to a peer's points and blame the peer for those that are none."""
+    """Apply one step to a peer's points and blame the peer for invalid ones."""
     try:
         return step(message.points)
     except ValueError as error:
         raise PeerError(
-            f"{sender} sent a blinded id that is no point of the curve; check its version", rank=sender.rank
+            f"{sender} sent a blinded id that is not a point of the curve; check its version", rank=sender.rank
         ) from error

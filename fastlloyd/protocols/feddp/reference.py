@@ -4,9 +4,9 @@ Written from the paper, plainly and slowly. It calls nothing of `math/`, `client
 repeat their mistakes. Its k-means, start and merging are the plain ones of `kmeans/reference.py`. It shares with the
 parties the plan with its numbers, and public draws. The noise comes from the caller.
 
-The parties give the same bits. Integers are exact here and there. A float decides an integer only where a vector is
-shortened; there the order of operations is the same, but for the norm of a user's outer product, which is exact here:
-the parties' is larger by a part of 10^-13 at most, and an entry that this moves over a whole number would show.
+The parties compute the same bits. Integers are exact on both sides. A float decides an integer only where a vector is
+shortened, and there the order of operations is the same. The one exception is the norm of a user's outer product, which
+is exact here: the parties' norm is larger by a part of 10^-13 at most, and a test would show a changed entry.
 
 Source: FedDP-KMeans, Algorithms 1 and 2; §5.1 (norm bound), App. G.3 (baselines), G.4 (client level), H.3 (elbow).
 """
@@ -290,7 +290,7 @@ def _sums_and_counts(
             for r, members in groups.items():
                 sums[r], counts[r] = np.sum(members, axis=0), one * len(members)
             continue
-        # App. G.4: a user gives the mean of each of its clusters, and one unit for each.
+        # App. G.4: a user contributes the mean of each of its clusters, and one unit for each.
         means = [
             [math.trunc(Fraction(sum(x), len(x))) for x in zip(*members, strict=True)] for members in groups.values()
         ]

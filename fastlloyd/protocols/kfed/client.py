@@ -32,9 +32,9 @@ class ClientResult:
     centers : float64 array, shape (k, d)
         Scaled domain; not private.
     raw_labels : int64 array, shape (n,)
-        Of its own records; stays here.
+        Cluster of each own record; never sent.
     included : tuple of one tuple of PartyId
-        Whose centres were merged.
+        The clients whose centres were merged.
     """
 
     centers: NDArray[np.float64] = field(repr=False)

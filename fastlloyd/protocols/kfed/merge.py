@@ -1,4 +1,4 @@
-"""What the server makes of the clients' centres: one set of k.
+"""The server's merge of the clients' centres into one set of k.
 
 Source: Dennis, Li, Smith (2021), Algorithm 2; FedDP-KMeans, §5 "Baselines".
 """
@@ -23,7 +23,7 @@ def merge_centers(local: Sequence[NDArray[np.float64]], k: int, d: int) -> NDArr
     Returns
     -------
     float64 array, shape (k, d)
-        Where there are fewer than k local centres, they are repeated in turn; without any, the middle of the domain.
+        If there are fewer than k local centres, they are repeated in turn; without any, the middle of the domain.
 
     Notes
     -----

@@ -9,7 +9,7 @@
       label this party's records
 
 Not private: local centres are means of records, and a cluster may hold a single one. They travel in clear inside TLS,
-to the server and nobody else. Numbers are float64, little endian, scaled domain.
+only to the server. Numbers are float64, little endian, scaled domain.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class MergedCenters(IncludedPayload):
     data : bytes
         k rows of d numbers.
     included : tuple of PartyId
-        Whose local centres they were merged from.
+        The clients whose local centres were merged.
     clients : int
     """
 
@@ -116,6 +116,6 @@ def _numbers(data: bytes) -> NDArray[np.float64]:
 
 
 def _check_domain(data: bytes) -> None:
-    """Refuse what no mean of scaled records can be, NaN included."""
+    """Refuse values that no mean of scaled records can have, NaN included."""
     if not (np.abs(np.frombuffer(data, dtype="<f8")) <= 1.0).all():
         raise ValueError("expected centres within [-1, 1]")

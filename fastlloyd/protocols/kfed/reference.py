@@ -53,7 +53,7 @@ def reference(parts: Sequence[GridPoints], plan: Plan) -> NDArray[np.float64]:
 
 
 def _local(z: int, own: GridPoints, plan: Plan) -> list[NDArray[np.float64]]:
-    """Cluster client z's records; give the centres that have any."""
+    """Cluster client z's records; return the centres of non-empty clusters."""
     if own.n == 0:
         return []
     points = own.raw_coordinates.T / 2.0**own.fraction_bits

@@ -46,7 +46,7 @@ def server(
     ----------
     plan : Plan
     stored : mapping from 0 to reply bytes, optional
-        On resume: the reply that was fixed before.
+        On resume: the stored reply.
     rounds_done : mapping from client to 0 or 1, optional
         Who accepted it.
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from fastlloyd.data.vertical import PartyFeatures
-from fastlloyd.lifecycle.align.columns import gather_columns, tell_columns
+from fastlloyd.lifecycle.align.columns import gather_columns, send_columns
 from fastlloyd.lifecycle.align.ids import ALIGNMENT
 from fastlloyd.lifecycle.hello import await_plan, propose_plan
 from fastlloyd.party.declaration import largest_bodies
@@ -157,7 +157,7 @@ class VerticalDP(Vertical[Plan]):
         place, features = me.rank - 1, own.features
         refuse_old_run(session)
         yield from session.begin(keyed_digest(session.ledger.digest_key(), own.table.raw_values))
-        yield from tell_columns(features)
+        yield from send_columns(features)
         proposal = yield from await_plan()
 
         def read(values: Mapping[str, Any]) -> Plan:

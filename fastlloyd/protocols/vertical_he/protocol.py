@@ -22,8 +22,8 @@ from fastlloyd.lifecycle.align.columns import (
     gather_columns,
     gather_count,
     read_features,
-    tell_columns,
-    tell_count,
+    send_columns,
+    send_count,
 )
 from fastlloyd.lifecycle.align.ids import check_ids, intersect_ids
 from fastlloyd.lifecycle.hello import await_plan, await_ready, propose_plan, send_ready
@@ -254,8 +254,8 @@ def _agree(
         return plan, features, n
     if own is None or n is None:
         raise InternalError("a client of vertical-he has no columns")
-    yield from tell_columns(own.features)
-    yield from tell_count(n)
+    yield from send_columns(own.features)
+    yield from send_count(n)
     values = (yield from await_plan()).plan
     found: list[tuple[PartyFeatures, ...]] = []
 

@@ -19,7 +19,7 @@ from fastlloyd.crypto.blinding import Blinding, hash_to_point
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.errors import ConfigError, DataError, InternalError, PeerError
-from fastlloyd.lifecycle.align.columns import gather_columns, tell_columns
+from fastlloyd.lifecycle.align.columns import gather_columns, send_columns
 from fastlloyd.lifecycle.align.ids import (
     ALIGNMENT,
     BlindedIds,
@@ -153,7 +153,7 @@ def test_a_point_off_the_curve_names_its_sender() -> None:
     def tap(sender, receiver, header, body):
         return off + body[32:] if sender == PartyId(2) and header.type == BlindedIds.TYPE else body
 
-    with pytest.raises(PeerError, match="client 2 sent a blinded id that is no point") as caught:
+    with pytest.raises(PeerError, match="client 2 sent a blinded id that is not a point") as caught:
         meet([["a"], ["a"]], tap)
     assert caught.value.rank == 2
 
@@ -212,7 +212,7 @@ def _features(*names: str) -> PartyFeatures:
 
 def _tell(features: Sequence[PartyFeatures], tap=None):
     parties = clients(len(features))
-    told = {me: tell_columns(features[me.rank - 1]) for me in parties}
+    told = {me: send_columns(features[me.rank - 1]) for me in parties}
     return Simulation({SERVER: gather_columns(parties), **told}, tap).run()[SERVER]
 
 
@@ -233,7 +233,7 @@ def test_columns_called_alike_are_refused() -> None:
      b'{"names":["a"],"lo":[0,1],"hi":[1,2]}'],
 )  # fmt: skip
 def test_columns_that_do_not_fit_name_their_sender(body: bytes) -> None:
-    with pytest.raises(PeerError, match="client 1 (described its columns|sent a malformed Columns: (lo|names))"):
+    with pytest.raises(PeerError, match="client 1 (sent columns that do not fit|sent a malformed Columns: (lo|names))"):
         _tell([_features("a"), _features("b")], lambda s, r, h, b: body if s == PartyId(1) else b)
 
 

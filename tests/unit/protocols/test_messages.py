@@ -259,7 +259,7 @@ REFUSED: dict[str, tuple[type[Message], bytes, Any, str]] = {
     "a residue": (CenterShares, b"\x0d\0\0\0", SHAPE, "expected residues below 13, got 13"),
     "something": (Finished, b"\0", None, "expected an empty message, got 1 bytes"),
     "short point": (BlindedIds, b"\0" * 31, 1, "expected 1 points of 32 bytes, got 31 bytes"),
-    "equal points": (OpenedIds, b"\0" * 64, 2, "a blinded id stands twice"),
+    "equal points": (OpenedIds, b"\0" * 64, 2, "a blinded id is repeated"),
     "short synopsis": (Synopsis, b"\0" * 15, SYNOPSIS, "expected 20 bytes of centres and sketches, got 15"),
     "shared nothing": (
         FinalResult,

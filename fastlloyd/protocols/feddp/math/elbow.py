@@ -43,7 +43,7 @@ def elbow(costs: Sequence[float]) -> int:
 
 
 def margin(costs: Sequence[float]) -> float:
-    """Return by how much the curve lies deeper at the elbow than at any other number; 0 where there is no elbow."""
+    """Return how much deeper the curve lies at the elbow than at any other number; 0 without an elbow."""
     ordered = sorted(_depths(costs), reverse=True)
     return ordered[0] - ordered[1] if ordered and ordered[0] > _FLAT else 0.0
 

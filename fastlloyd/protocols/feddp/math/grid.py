@@ -48,7 +48,7 @@ def choose_outer_bits(*, n_total: int, largest: float, noise: float, tail: float
     Raises
     ------
     RangeError
-        Fewer than 6 bits are left; names the mend.
+        Fewer than 6 bits are left; the error says how to fix it.
     """
     for bits in range(most, MIN_OUTER_BITS - 1, -1):
         unit = 4.0**bits

@@ -57,7 +57,7 @@ class Centers:
     exact : float64 array, shape (k, d)
         Scaled domain.
     noisy_counts : float64 array, shape (k,)
-        Records (users at client level) of each cluster; zeros for a start that asked nobody.
+        Records (users at client level) of each cluster; zeros for a start without clients.
     """
 
     exact: NDArray[np.float64]
@@ -80,7 +80,7 @@ def make_projection(noisy: NDArray[np.int64], server_points: NDArray[np.float64]
     matrix = np.rint(rows * (1 << MATRIX_BITS)).astype(np.int32)
     own = cut_norm(quantise(server_points, plan.fraction_bits), plan.norm_limit)
     seen = project(own, matrix, plan.projected_bits)
-    # In C order, as a stored reply gives it back: sums of floats may depend on the order in memory.
+    # In C order, like a stored reply: sums of floats may depend on the order in memory.
     return Projection(matrix, np.ascontiguousarray(seen.raw_coordinates.T, dtype=np.int64), plan.projected_bits)
 
 
