@@ -1,4 +1,4 @@
-"""The rooms of the house: each imports lower ones only, and each outside library has its place."""
+"""The layers of the package: each subpackage imports lower ones only, and each outside library has its place."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from tests.parsed import parsed
 
 ROOT = Path(__file__).parents[1] / "fastlloyd"
-# From the lowest to the highest: a room may import those before it. "protocols" is the registry alone.
-ROOMS = [
+# From the lowest to the highest: a layer may import those before it. "protocols" is the registry alone.
+LAYERS = [
     *("version", "errors", "protocols", "randomness", "wire", "kmeans", "masking"),
     *("crypto", "crypto/link", "privacy/noise", "privacy", "data", "data/public"),
     *(
@@ -36,7 +36,7 @@ ROOMS = [
     ),
     *("estimator", "supervise", "cli", "adapters", "testing", "client", "server", "__init__", "__main__"),
 ]
-LEVEL = {name: level for level, name in enumerate(ROOMS)}
+LEVEL = {name: level for level, name in enumerate(LAYERS)}
 MOST_FILES = 25
 DOORS = {"__init__.py", "__main__.py", "client.py", "server.py", "errors.py", "version.py"}
 # What the modules of a protocol that describe it may see, and those of its parties may not.
@@ -79,13 +79,13 @@ def _imports(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative imports hide the room"
+            assert node.level == 0, f"{path}: relative imports hide the layer"
             modules = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES.keys()
             yield from modules or {node.module or ""}
 
 
-def room(module: str) -> str:
-    """The room that a module of the package is in."""
+def layer(module: str) -> str:
+    """The layer that a module of the package is in."""
     parts = module.split(".")[1:] or ["__init__"]
     if parts[0] == "protocols":
         return "protocols" if parts[1:] in ([], ["registry"]) else "protocols/NAME"
@@ -93,15 +93,15 @@ def room(module: str) -> str:
     return inner if inner in LEVEL else parts[0]
 
 
-def test_imports_lead_to_lower_rooms() -> None:
+def test_imports_lead_to_lower_layers() -> None:
     wrong = []
     for module, path in MODULES.items():
-        name, own = str(path.relative_to(ROOT)), room(module)
-        assert own in LEVEL, f"{own} is no room: give it a place in this test"
+        name, own = str(path.relative_to(ROOT)), layer(module)
+        assert own in LEVEL, f"{own} is no layer: give it a place in this test"
         for other in imports(path):
             outside = other.partition(".")[0]
             if outside == "fastlloyd":
-                if room(other) != own and LEVEL[room(other)] >= LEVEL[own]:
+                if layer(other) != own and LEVEL[layer(other)] >= LEVEL[own]:
                     wrong.append(f"{name} imports {other}, which lies above it")
             elif not any(name.startswith(place) for place in PLACES.get(outside, {""})):
                 wrong.append(f"{name} imports {other}; only {PLACES[outside]} may")
@@ -122,24 +122,25 @@ def test_no_command_is_imported_by_another() -> None:
     doors = {"fastlloyd.__main__", "fastlloyd.client", "fastlloyd.server"}
     for module, path in MODULES.items():
         for other in imports(path):
-            if room(other) == "cli" and other.startswith("fastlloyd"):
-                assert room(module) == "cli" or module in doors, f"{module} imports {other}: move what it needs down"
+            if layer(other) == "cli" and other.startswith("fastlloyd"):
+                assert layer(module) == "cli" or module in doors, f"{module} imports {other}: move what it needs down"
                 assert other in shared, f"{module} imports the command {other}: move what both need down"
 
 
 def test_no_protocol_imports_another() -> None:
     for module, path in MODULES.items():
-        own = module.split(".")[2:3] if room(module) == "protocols/NAME" else []
+        own = module.split(".")[2:3] if layer(module) == "protocols/NAME" else []
         for other in imports(path) if own else ():
-            strange = room(other) == "protocols/NAME" and other.split(".")[2:3] != own
+            strange = layer(other) == "protocols/NAME" and other.split(".")[2:3] != own
             assert not strange, f"{module} imports {other}: move what they share down"
 
 
 def test_only_what_describes_a_protocol_sees_runs_reports_and_data() -> None:
     for module, path in MODULES.items():
-        if room(module) == "protocols/NAME" and not path.name.startswith(ADAPTERS):
+        if layer(module) == "protocols/NAME" and not path.name.startswith(ADAPTERS):
             for other in imports(path):
-                assert not other.startswith("fastlloyd") or room(other) not in FOR_ADAPTERS, f"{module} imports {other}"
+                wrong = other.startswith("fastlloyd") and layer(other) in FOR_ADAPTERS
+                assert not wrong, f"{module} imports {other}"
 
 
 def exchanged(path: Path) -> list[tuple[str, str]]:
@@ -180,12 +181,12 @@ def test_an_exchange_of_its_own_is_found(tmp_path: Path) -> None:
 
 def test_protocols_know_no_transport() -> None:
     for module, path in MODULES.items():
-        if room(module) == "protocols/NAME" and path.name != "workers.py":
+        if layer(module) == "protocols/NAME" and path.name != "workers.py":
             for other in imports(path):
                 assert not other.startswith(("fastlloyd.net", "socket", "ssl", "time", "threading")), (path, other)
 
 
-def test_the_house_is_easy_to_enter() -> None:
+def test_the_package_has_few_top_level_modules() -> None:
     assert {path.name for path in ROOT.glob("*.py")} == DOORS
     for folder in {path.parent for path in FILES}:
         assert len(list(folder.glob("*.py"))) <= MOST_FILES, f"{folder}: more files than one look takes in"
@@ -198,7 +199,7 @@ def test_no_global_or_seeded_randomness() -> None:
     assert [(name, word) for name, text in texts.items() for word in words if word in text] == []
 
 
-def test_unit_tests_stand_where_their_rooms_do() -> None:
+def test_unit_tests_stand_where_their_subpackages_do() -> None:
     unit = Path(__file__).parent / "unit"
     for path in sorted(unit.rglob("test_*.py")):
         name, folder = path.relative_to(unit), path.parent.relative_to(unit)
