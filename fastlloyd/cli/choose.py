@@ -8,14 +8,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from shlex import join
 from typing import Any
 
 from fastlloyd.cli.options import Parser, add_flag, read_flag
-from fastlloyd.dossier.choice import Answers, choose, expected, expected_or_why, init_flags, plan_flags, set_flags
+from fastlloyd.dossier.choice import Answers, choose, expected, expected_or_why, run_flags, set_flags
 from fastlloyd.errors import EXIT_OK, ConfigError
-from fastlloyd.party.option import Option, option, options_of
+from fastlloyd.party.option import Option, options_of
 
 
 def main(argv: Sequence[str]) -> int:
@@ -36,8 +36,9 @@ def main(argv: Sequence[str]) -> int:
     print(f"expected: {expectation}")
     for other in chosen.others:
         print(f"else:     {join([other.protocol, *set_flags(other)])}: {expected_or_why(other, answers)}")
-    print(f"plan:     {join(['fastlloyd', 'plan', *plan_flags(chosen, answers)])}")
-    print(f"next:     {join(['fastlloyd', 'init', 'DIR', *init_flags(chosen, answers)])}")
+    ranks, d, flags = str(chosen.ranks), str(answers.d), run_flags(chosen, answers)
+    print(f"plan:     {join(['fastlloyd', 'plan', '-n', ranks, '--d', d, *flags])}")
+    print(f"next:     {join(['fastlloyd', 'init', 'DIR', '--clients', str(chosen.ranks - 1), *flags])}")
     return EXIT_OK
 
 
@@ -56,28 +57,12 @@ def parser() -> Parser:
 _YES = ("yes", "no")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """The questions with their defaults; None: the answer is required."""
-
-    split: str | None = option(
-        None,
-        "what differs between the parties: rows (other people) or columns (of the same)",
-        choices=("rows", "columns"),
-    )
-    parties: int = option(3, "how many parties have records", "", "M", least=1)
-    n: int | None = option(None, "largest number of records of all parties together", "", "N", least=3)
-    d: int | None = option(None, "number of features, of all parties together", "", "D", least=1)
-    k: int | None = option(None, "number of clusters", "", "K", least=1)
-    exact: str = option("no", "must labels be exact, at the price of no differential privacy", choices=_YES)
-    epsilon: float = option(1.0, "privacy budget of the run", "", "E", least=1e-3, most=100)
-    collude: str = option("none", "who might work together against the others", choices=("none", "server+clients"))
-    dropouts: str = option("no", "may a party be lost in the middle of a run", choices=_YES)
-    server_data: str = option("no", "has the operator records of the same kind that all may see", choices=_YES)
-    unit: str = option("record", "what is protected: one record, or all rows of a person", choices=("record", "person"))
+def _in_words(question: Option) -> Option:
+    """Return a question whose answer is true or false as one that people answer by yes or no."""
+    return replace(question, kind=str, choices=_YES, default="yes" if question.default else "no")
 
 
-_QUESTIONS = tuple(options_of(_Asked).values())
+_QUESTIONS = tuple(_in_words(one) if one.kind is bool else one for one in options_of(Answers).values())
 
 
 def _complete(given: argparse.Namespace, ask: Callable[[Option], Any] | None) -> Answers:
@@ -93,12 +78,7 @@ def _complete(given: argparse.Namespace, ask: Callable[[Option], Any] | None) ->
         values[question.name] = question.read(value)
     if missing:
         raise ConfigError(f"expected {', '.join(missing)}, or a terminal to ask on; see fastlloyd choose --help")
-    return Answers(
-        rows=values.pop("split") == "rows",
-        collude=values.pop("collude") != "none",
-        person=values.pop("unit") == "person",
-        **{name: value == "yes" if value in _YES else value for name, value in values.items()},
-    )
+    return Answers(**{name: value == "yes" if value in _YES else value for name, value in values.items()})
 
 
 def _ask(question: Option) -> Any:

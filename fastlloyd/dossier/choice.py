@@ -10,6 +10,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.merging import LEAST, MOST
+from fastlloyd.party.option import option
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.run_file import with_values
 
@@ -20,38 +21,33 @@ _PRIVATE = "private"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the choice depends on; all of it public.
+    """What the choice depends on, all of it public: each question with its default; None: the answer is required."""
 
-    Attributes
-    ----------
-    n, d, k, parties : int
-        Largest number of records of all parties together, features, clusters, parties with records.
-    epsilon : float
-    rows : bool
-        Whether each party has other records with the same columns; else other columns of the same records.
-    collude : bool
-        Whether the server could work together with a party.
-    dropouts : bool
-        Whether a party may be lost in the middle of a run.
-    exact : bool
-        Whether the labels must be those of k-means without noise, at the price of no differential privacy.
-    server_data : bool
-        Whether the operator has records of the same kind that the parties may see.
-    person : bool
-        Whether all rows of one person at a party are to be protected together.
-    """
+    split: str | None = option(
+        None,
+        "what differs between the parties: rows (other people) or columns (of the same)",
+        choices=("rows", "columns"),
+    )
+    parties: int = option(3, "how many parties have records", "", "M", least=1)
+    n: int | None = option(None, "largest number of records of all parties together", "", "N", least=3)
+    d: int | None = option(None, "number of features, of all parties together", "", "D", least=1)
+    k: int | None = option(None, "number of clusters", "", "K", least=1)
+    exact: bool = option(False, "must labels be exact, at the price of no differential privacy")
+    epsilon: float = option(1.0, "privacy budget of the run", "", "E", least=1e-3, most=100)
+    collude: str = option("none", "who might work together against the others", choices=("none", "server+clients"))
+    dropouts: bool = option(False, "may a party be lost in the middle of a run")
+    server_data: bool = option(False, "has the operator records of the same kind that all may see")
+    unit: str = option("record", "what is protected: one record, or all rows of a person", choices=("record", "person"))
 
-    n: int
-    d: int
-    k: int
-    parties: int
-    epsilon: float
-    rows: bool
-    collude: bool
-    dropouts: bool
-    exact: bool
-    server_data: bool
-    person: bool
+    @property
+    def colluding(self) -> bool:
+        """Whether the server could work together with a party."""
+        return self.collude != "none"
+
+    @property
+    def person(self) -> bool:
+        """Whether all rows of one person at a party are to be protected together."""
+        return self.unit == "person"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +83,7 @@ def choose(answers: Answers) -> Choice:
     ConfigError
         None does.
     """
-    return _by_rows(answers) if answers.rows else _by_columns(answers)
+    return _by_rows(answers) if answers.split == "rows" else _by_columns(answers)
 
 
 _PEOPLE = (
@@ -124,7 +120,7 @@ def _by_rows(answers: Answers) -> Choice:
     why = "other records with the same columns: the least error measured of the protocols for this"
     values: dict[str, Any] = {}
     notes = ()
-    if answers.collude:
+    if answers.colluding:
         values = {"masking": "pairwise"}
         why += f"; {shares}, so that the server and one client together cannot take it off"
         notes = (lost,) if answers.dropouts else ()
@@ -138,18 +134,17 @@ def _by_rows(answers: Answers) -> Choice:
         users = {"start": _PRIVATE, "privacy_level": "client", "users": "COLUMN"}
         others.append(Choice(protocol="feddp", ranks=ranks, values={"feddp": users}))
         notes = (_UNMERGED, *notes)
-    elif answers.collude:
+    elif answers.colluding:
         others.append(Choice(protocol="feddp", ranks=ranks, values={"feddp": {"start": _PRIVATE}}))
-    notes = (*people, *notes, *_guess(answers.k))
+    notes = (*people, *notes, *_guess(answers.k or 0))
     return Choice(protocol="fastlloyd-plus", ranks=ranks, values=values, why=why, notes=notes, others=tuple(others))
 
 
 def _guess(k: int) -> tuple[str, ...]:
     """Describe how the run itself chooses the number of clusters, if it can."""
     most = 2 * k
-    if not LEAST <= most <= MOST:
-        return ()
-    return (f"if {k} is a guess: --k auto:{most} lets the run choose k, at the noise of {most} clusters",)
+    known = f"if {k} is a guess: --k auto:{most} lets the run choose k, at the noise of {most} clusters"
+    return (known,) if LEAST <= most <= MOST else ()
 
 
 def _by_columns(answers: Answers) -> Choice:
@@ -172,13 +167,13 @@ def _by_columns(answers: Answers) -> Choice:
         ranks=answers.parties + 1,
         why="one message each way, any number of parties; towards the server and the public, not between the parties",
     )
-    if answers.collude and not two:
+    if answers.colluding and not two:
         raise ConfigError(
             "--collude server+clients: between more than two owners of columns no protocol protects from a server that "
             "works with the holder of the key; leave --collude out, or join the columns of two, where vertical-he "
             "needs no server"
         )
-    if answers.collude:
+    if answers.colluding:
         return encrypted
     if answers.parties > _FEW_OWNERS:
         return sketches
@@ -194,13 +189,19 @@ def expected(option: Choice, answers: Answers) -> str:
     ConfigError
         It cannot run with these numbers.
     """
-    from fastlloyd.run.promise import plan_words, privacy_unit
+    from fastlloyd.run.promise import plan_words
 
     config = _config(option, answers)
     words = plan_words(config, option.ranks - 1, answers.d)
     if "expected" in words:
         return words["expected"]
-    return "no noise" if privacy_unit(config) is None else "its plan makes no estimate of the noise on a centre"
+    return "its plan makes no estimate of the noise on a centre" if _is_private(config) else "no noise"
+
+
+def _is_private(config: RunConfig) -> bool:
+    from fastlloyd.run.session import find_protocol
+
+    return find_protocol(config.protocol).privacy_unit(config) is not None
 
 
 def _config(option: Choice, answers: Answers) -> RunConfig:
@@ -217,29 +218,10 @@ def expected_or_why(option: Choice, answers: Answers) -> str:
         return f"cannot run with these numbers: {error}"
 
 
-def plan_flags(option: Choice, answers: Answers) -> list[str]:
-    """Return the flags by which `plan` shows a choice."""
-    return [
-        "-n",
-        str(option.ranks),
-        "--d",
-        str(answers.d),
-        "--n-total",
-        str(answers.n),
-        *_common_flags(option, answers),
-    ]
-
-
-def init_flags(option: Choice, answers: Answers) -> list[str]:
-    """Return the flags by which `init` writes a choice down."""
-    return ["--clients", str(option.ranks - 1), "--n-total", str(answers.n), *_common_flags(option, answers)]
-
-
-def _common_flags(option: Choice, answers: Answers) -> list[str]:
-    from fastlloyd.run.promise import privacy_unit
-
-    flags = ["--protocol", option.protocol, "--k", str(answers.k)]
-    if privacy_unit(_config(option, answers)) is not None:
+def run_flags(option: Choice, answers: Answers) -> list[str]:
+    """Return the flags of a run of a choice, for `plan` and `init`; the number of its parties is not among them."""
+    flags = ["--n-total", str(answers.n), "--protocol", option.protocol, "--k", str(answers.k)]
+    if _is_private(_config(option, answers)):
         flags += ["--epsilon", f"{answers.epsilon:g}"]
     for name, value in option.values.items():
         if not isinstance(value, dict):

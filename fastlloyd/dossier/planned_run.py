@@ -11,7 +11,7 @@ from fastlloyd.report.sight import Sight, Sights, who_sees
 from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import PublicInputs, count_features, public_values
 from fastlloyd.run.outcome import Claim, Foreseen
-from fastlloyd.run.promise import foresee, plan_words, privacy_unit
+from fastlloyd.run.promise import plan_words
 from fastlloyd.run.run_file import without_records
 from fastlloyd.run.session import find_protocol
 from fastlloyd.run.vertical import VerticalInputs
@@ -107,7 +107,7 @@ class PlannedRun:
         """The difference between neighbours; None if nothing is private."""
         if self.foreseen is not None and not self.foreseen.claim.private:
             return None
-        return privacy_unit(self.config)
+        return find_protocol(self.config.protocol).privacy_unit(self.config)
 
     @property
     def why_unforeseen(self) -> str:
@@ -158,19 +158,20 @@ def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int |
         Public parameters that do not fit.
     """
     config = without_records(config)
-    filled, inputs = find_protocol(config.protocol).gather(config, clients)
+    protocol = find_protocol(config.protocol)
+    filled, inputs = protocol.gather(config, clients)
     bounds = inputs.bounds if inputs.dataset is None else None
     features = d if d is not None else count_features(config.columns, bounds, inputs.categories)
     if isinstance(inputs, VerticalInputs) and inputs.alignment.columns:
         features = sum(inputs.alignment.columns) if d is None else d
     known = features is not None or inputs.dataset is not None
-    any_d = foresee(filled, clients, _ANY_FEATURES * (clients + 1)) if not known else None
+    any_d = protocol.foresee(filled, clients, _ANY_FEATURES * (clients + 1)) if not known else None
     return PlannedRun(
         config=filled,
         inputs=inputs,
         clients=clients,
         roster=roster,
-        foreseen=foresee(filled, clients, features) if known else None,
+        foreseen=protocol.foresee(filled, clients, features) if known else None,
         expected=plan_words(filled, clients, features).get("expected") if known else None,
         sized=known,
         terms=None if any_d is None else any_d.claim,

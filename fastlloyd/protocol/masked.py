@@ -35,9 +35,8 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.flow import OWN_LABELS, RELEASED, Flow
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights, see_shares
-from fastlloyd.run.agreement import MaskAgreement
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.horizontal import Begun, HorizontalPlan
+from fastlloyd.run.horizontal import Begun, HorizontalPlan, MaskAgreement
 from fastlloyd.run.inputs import fill_public
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId
@@ -294,8 +293,8 @@ def make_masks(agreement: MaskAgreement, plan: NoisyPlan) -> Party[tuple[Masks, 
     Masks, bytes or None
         The seed is None with pairwise masks.
     """
-    ring = Ring(plan.ring_bits)
+    ring, run_id = Ring(plan.ring_bits), agreement.session.run_id
     if plan.masking == "pairwise":
-        return PairwiseMasks((yield from agreement.pairs()), ring, plan.elements(0), agreement.run_id), None
+        return PairwiseMasks((yield from agreement.pairs()), ring, plan.elements(0), run_id), None
     seed = yield from agreement.seed()
-    return MaskGenerator(seed, ring, plan.elements(0), agreement.run_id), seed
+    return MaskGenerator(seed, ring, plan.elements(0), run_id), seed

@@ -6,16 +6,14 @@
 `inputs.py`       what is the same at all parties: public parameters, bounds, caps, the public set of a demonstration
 `own_records.py`  a party's own records, loaded and checked
 `own_rank.py`     which party this is, and how it proves it
-`horizontal.py`   set-up, plan and closing exchange where clients hold their own records
+`horizontal.py`   set-up, plan and secrets of masks where clients hold their own records
 `vertical.py`     the same where parties hold different columns
 `session.py`      what one party's run starts from, and what runs ask of a protocol
-`agreement.py`    the secrets that masks come from, fresh or stored
-`checks.py`       checks at the start of every run with a plan and a ledger
+`checks.py`       checks at the start of every run with a plan and a ledger, and what a crash can leave behind
 `execute.py`      one party's run over real links; `rank.py`, the process around it
 `driver.py`       carries out what a party asks of its links; `inbox.py`, messages that wait
 `machine.py`      carries out what a party asks of its machine
 `state.py`        what it keeps between runs; `budget_terms.py`, what holds over all of them
-`resume.py`       which ledgers and stored rounds belong together after a crash
 `closing.py`      the end over real links; `outcome.py`, what a party has then; `files.py`, what it writes
 `in_memory.py`    all parties in one thread, each with its whole run
 `simulation.py`   hands messages from one to the other there

@@ -1,18 +1,35 @@
-"""Checks at the start of a run, the same for every protocol with a plan and a ledger."""
+"""Checks at the start of a run, the same for every protocol with a plan and a ledger; what a crash can leave behind.
+
+A party that resumes compares its ledger and its stored rounds before it sends anything. The order of writing decides
+what a crash at any moment can leave, and nothing else is accepted:
+
+1. The ledger holds round t before `uplink-t` or `reply-t` is stored (`run/machine.py` waits for the disk).
+2. Replies are stored in the order of rounds, and `uplink-t` after all replies before it.
+3. The ledger goes no further than the first round without a reply. Only a client that has stored its uplink of that
+   round may have written down the next one as well (`lifecycle/masked_sums.py`).
+
+So a folder `run/` that was restored from a copy while the ledger went on breaks 3, and a ledger that was restored
+while `run/` went on breaks 1. If both were restored from one moment, this party cannot tell, but the others can:
+whoever was part of a closed round has stored all replies before it.
+
+Source: docs/protocol.md, "Resume".
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from fastlloyd.errors import ConfigError, DataError, PeerError, RangeError, Reason
 from fastlloyd.lifecycle.hello import Announced, refuse_plan
+from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.registry import find
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.session import Session
-from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER
+from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER, PartyId
 
 P = TypeVar("P")
 
@@ -165,4 +182,136 @@ def refuse_closed(closed: int, most: int) -> None:
             f"the server says that it has closed {format_count(closed, 'round')}, expected at most {most}; "
             "look at its version",
             rank=SERVER.rank,
+        )
+
+
+def check_stored(
+    session: Session,
+    planned: Sequence[Release],
+    *,
+    uplinks: Collection[int],
+    replies: Collection[int],
+    data_digest: str = "",
+    ahead: bool = False,
+) -> None:
+    """Refuse a resume whose ledger and stored rounds are not of one moment.
+
+    Parameters
+    ----------
+    session : Session
+    planned : sequence of Release
+        All releases of the run.
+    uplinks, replies : collection of int
+        Rounds that are stored.
+    data_digest : str
+        As it stands in this party's entries.
+    ahead : bool
+        Whether a client writes down the next round as soon as it has sent its uplink.
+
+    Raises
+    ------
+    ConfigError
+        They do not belong together: one of them was restored from a copy, or changed.
+    """
+    run = session.run_id.hex()
+    expected = {release.key: release for release in (replace(r, run=run, data=data_digest) for r in planned)}
+    entries = [release for release in session.ledger.releases if release.run == run]
+    problem = "its ledger has other entries for this run than its plan"
+    if all(expected.get(entry.key) == entry for entry in entries):
+        names = {entry.key for entry in entries}
+        whole = {r.round for r in expected.values()} - {r.round for key, r in expected.items() if key not in names}
+        problem = _mismatch(
+            released={release.round for release in planned},
+            written={entry.round for entry in entries},
+            whole=whole,
+            uplinks=uplinks,
+            replies=replies,
+            ahead=ahead,
+        )
+    if problem:
+        raise ConfigError(
+            f"--resume: {problem}; one of the two was restored from an old copy or changed: put back the newest state, "
+            "or start anew without --resume (what was released stays in the ledger)",
+            reason=Reason.RESUME,
+        )
+
+
+def _mismatch(
+    *,
+    released: Collection[int],
+    written: Collection[int],
+    whole: Collection[int],
+    uplinks: Collection[int],
+    replies: Collection[int],
+    ahead: bool,
+) -> str:
+    """Say what no crash can have left behind, or nothing.
+
+    Parameters
+    ----------
+    released : rounds that release something
+    written, whole : rounds of which any, or all, releases stand in the ledger
+    uplinks, replies : rounds stored in `run/`
+    """
+    open_round = len(replies)
+    if sorted(replies) != list(range(open_round)):
+        return "the stored replies have gaps"
+    late = sorted(t for t in uplinks if t > open_round or t not in released)
+    if late:
+        return f"the folder run/ holds an uplink of round {late[0]}, but no reply of round {open_round}"
+    missing = sorted(t for t in {*uplinks, *replies} if t in released and t not in whole)
+    if missing:
+        return f"the folder run/ holds round {missing[0]}, but the ledger does not"
+    last = open_round + (1 if ahead and open_round in uplinks else 0)
+    unexplained = sorted(t for t in written if t > last)
+    if unexplained:
+        return f"the ledger holds round {unexplained[0]}, but the folder run/ explains no round after {last}"
+    return ""
+
+
+def refuse_behind(
+    stored: Mapping[int, bytes], rounds_done: Mapping[PartyId, int], included: Callable[[int, bytes], Sequence[PartyId]]
+) -> None:
+    """Refuse a resume in which a client has forgotten rounds that it was part of; run by the server.
+
+    Parameters
+    ----------
+    stored : mapping from round to reply bytes
+    rounds_done : mapping from client to its number of stored replies
+    included : callable
+        From a round and its reply's bytes to the clients in its sum.
+
+    Raises
+    ------
+    PeerError
+        Names the client: its state was restored from a copy.
+    """
+    for t in sorted(stored):
+        for party in included(t, stored[t]):
+            if rounds_done.get(party, 0) < t:
+                stored_rounds = format_count(rounds_done.get(party, 0), "round")
+                raise PeerError(
+                    f"{party} was part of round {t}, but has stored the replies of {stored_rounds} "
+                    "only: its state directory was restored from an old copy; put back its newest state, or start anew "
+                    "without --resume",
+                    rank=party.rank,
+                    reason=Reason.RESUME,
+                )
+
+
+def refuse_forgetful_server(own_rounds: int, server_rounds: int) -> None:
+    """Refuse a resume in which the server has closed fewer rounds than this client has replies of.
+
+    Raises
+    ------
+    PeerError
+        The server's state was restored from a copy.
+    """
+    if server_rounds < own_rounds:
+        raise PeerError(
+            f"the server has closed {format_count(server_rounds, 'round')}, but this client has the replies of "
+            f"{own_rounds}: the server's state directory was restored from an old copy; put back its newest state, or "
+            "start anew without --resume",
+            rank=SERVER.rank,
+            reason=Reason.RESUME,
         )

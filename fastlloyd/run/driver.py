@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from fastlloyd.errors import PeerError, PeerGone, PeerTimeout, format_count, name_some
 from fastlloyd.lifecycle.messages import setup_bounds
+from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.link.sums import Order
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Allow, Effect, Gather, Party, Receive, Send
@@ -34,25 +35,6 @@ _MOST_MS = (1 << 32) - 1
 _log = logging.getLogger(__name__)
 
 
-class Links(Protocol):
-    """What the driver needs of `net.link.secure.SecureLinks`."""
-
-    def send(self, peer: PartyId, message: bytes, *, payload_bytes: int, round: int) -> None:
-        """Send one message."""
-
-    def flush(self) -> None:
-        """Send what is held back because the same message might go to several peers."""
-
-    def add_up(self, order: Order) -> None:
-        """Let aggregators add messages up."""
-
-    def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
-        """Return the next message of any peer."""
-
-    def bound(self, *, message_bytes: int, ahead_bytes: int) -> None:
-        """Refuse longer messages, and more of one peer before it is asked for."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
     """Seconds that a party waits, before round 0 and per round."""
@@ -67,7 +49,7 @@ class Driver:
     Parameters
     ----------
     me : PartyId
-    links : Links
+    links : SecureLinks
     meter : Meter
         Counts this party's traffic.
     deadlines : Deadlines
@@ -75,7 +57,7 @@ class Driver:
         The party's own machine.
     """
 
-    def __init__(self, me: PartyId, links: Links, meter: Meter, deadlines: Deadlines, host: Host) -> None:
+    def __init__(self, me: PartyId, links: SecureLinks, meter: Meter, deadlines: Deadlines, host: Host) -> None:
         self._me = me
         self._links = links
         self._meter = meter

@@ -36,13 +36,12 @@ from fastlloyd.net.link.control import Ending, NotStarted, abort, agree_start, l
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
 from fastlloyd.net.transport import Transport
-from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.privacy.ledger import Release
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.earlier import find_earlier
 from fastlloyd.report.files import output_folder
-from fastlloyd.run.checks import build_numbers, refuse_other_build, refuse_other_protocol
+from fastlloyd.run.checks import refuse_other_build, refuse_other_protocol
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.files import Files, HeldFiles, ResultFiles, ServerFiles
@@ -293,14 +292,8 @@ class _Execution:
         # One client of a host is enough.
         tells = announcer.own_terminal or (announcer.one_host and session.me.rank == 1)
         host = Host(
-            session.ledger,
-            run_id=session.run_id,
+            session,
             state=self.state,
-            resumed=session.resumed,
-            build=build_numbers(config.protocol),
-            budget=config.budget,
-            budget_delta=config.budget_delta,
-            transcript=Transcript(session.digest),
             afford=hold_to_approval,
             publish=CostKeeper(session, announcer).publish,
             elect=files.choose_writer,

@@ -1,6 +1,6 @@
-"""Set-up, plan, resume and closing exchange of the protocols whose clients hold their own records.
+"""Set-up, plan and resume of the protocols whose clients hold their own records, and the secrets of their masks.
 
-Source: docs/protocol.md, "A run from start to end".
+Source: docs/protocol.md, "A run from start to end", "Seed" and "Masks".
 """
 
 from __future__ import annotations
@@ -22,19 +22,24 @@ from fastlloyd.lifecycle.hello import (
     send_ready,
 )
 from fastlloyd.lifecycle.rounds import StoredRounds
-from fastlloyd.lifecycle.sealed import relay_seed
+from fastlloyd.lifecycle.sealed import Sealing, relay_seed
+from fastlloyd.lifecycle.shared_secrets import agree_pairs, agree_seed, confirm_pairs
+from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.declaration import MessageBounds
-from fastlloyd.party.effects import Afford, Allow, Expect, Keep, Party, Publish, Recall
+from fastlloyd.party.effects import Afford, Allow, Expect, Keep, Load, Party, Publish, Recall, Save
 from fastlloyd.privacy.release import Release
-from fastlloyd.run.agreement import MaskAgreement
+from fastlloyd.randomness.prg import KEY_BYTES
+from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.checks import (
     accept_plan,
+    check_stored,
     refuse_ahead,
+    refuse_behind,
     refuse_closed,
+    refuse_forgetful_server,
     refuse_old_run,
     refuse_other_data,
 )
-from fastlloyd.run.resume import check_stored, refuse_behind, refuse_forgetful_server
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId
 
@@ -71,6 +76,7 @@ class ServerEnd(Protocol):
 
 P = TypeVar("P", bound=HorizontalPlan)
 R = TypeVar("R", bound=ServerEnd)
+_SEED, _PAIRS = "seed", "pairs"
 
 
 def run_server(
@@ -138,6 +144,100 @@ def _stored_plan(session: Session, kind: type[P]) -> P | None:
         ) from error
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskAgreement:
+    """How one client comes by the secrets of its masks.
+
+    Attributes
+    ----------
+    session : Session
+        A resumed one takes the stored secrets and compares them with the others'; it never makes new ones.
+    context : bytes
+        Digest of everything that must be equal at all clients: roster, public parameters, plan, first centres.
+    to_keep : mapping
+        What a resume compares: the plan, and the digest of this party's records.
+
+    Notes
+    -----
+    Sees: the clients; the server passes on what it cannot open.
+    """
+
+    session: Session
+    context: bytes
+    to_keep: Mapping[str, Any]
+
+    def seed(self) -> Party[bytes]:
+        """Agree on the common seed through the server, or confirm the stored one.
+
+        Raises
+        ------
+        ConfigError
+            A resumed run has no seed, or it is damaged.
+        SecurityError
+            The clients do not agree; names the culprit.
+        """
+        session = self.session
+        sealing = Sealing(
+            me=session.me,
+            clients=session.everybody,
+            run_id=session.run_id,
+            run=session.digest,
+            context=self.context,
+            credentials=session.credentials,
+        )
+        stored = yield from self._stored(_SEED)
+        if stored is not None:
+            if len(stored) != KEY_BYTES:
+                raise _damaged(f"expected {KEY_BYTES} bytes, got {len(stored)}")
+            yield from sealing.confirm(stored)
+            return stored
+        seed = yield from sealing.agree(SecretRandom())
+        yield from self._keep(_SEED, seed)
+        return seed
+
+    def pairs(self) -> Party[PairSecrets]:
+        """Agree on a secret with each other client, or confirm the stored ones.
+
+        Raises
+        ------
+        ConfigError
+            A resumed run has no secrets, or they are damaged.
+        SecurityError
+            A pair does not agree; names it.
+        """
+        me, everybody, run_id = self.session.me, self.session.everybody, self.session.run_id
+        stored = yield from self._stored(_PAIRS)
+        if stored is None:
+            pairs = yield from agree_pairs(me, everybody, run_id=run_id, context=self.context, secret=SecretRandom())
+            yield from self._keep(_PAIRS, pairs.to_bytes())
+            return pairs
+        try:
+            pairs = PairSecrets.from_bytes(me, [party for party in everybody if party != me], stored)
+        except ValueError as error:
+            raise _damaged(str(error)) from error
+        yield from confirm_pairs(pairs, run_id=run_id, context=self.context)
+        return pairs
+
+    def _stored(self, name: str) -> Party[bytes | None]:
+        """Return what the interrupted run stored; None for a new run."""
+        if not self.session.resumed:
+            return None
+        content: bytes | None = yield Load(name)
+        if content is None:
+            raise ConfigError(f"--resume: the stored run has no {name}; start anew", reason=Reason.RESUME)
+        return content
+
+    def _keep(self, name: str, content: bytes) -> Party[None]:
+        """Have written down what a resume needs."""
+        yield Keep(self.to_keep)
+        yield Save(name, content)
+
+
+def _damaged(why: str) -> ConfigError:
+    """Return the error of a resume whose secrets cannot be used."""
+    return ConfigError(f"--resume: the stored secrets are damaged ({why}); start anew", reason=Reason.RESUME)
+
+
 @dataclass(frozen=True, slots=True)
 class Begun(Generic[P]):
     """A client that has accepted the plan.
@@ -158,23 +258,14 @@ class Begun(Generic[P]):
 
     def agreement(self, start: bytes = b"") -> MaskAgreement:
         """Return the agreement with the other clients on secrets, bound to the public set-up, the plan and `start`."""
-        session = self.session
         shared = json.dumps(self.plan.to_json(), sort_keys=True).encode()
-        context = hashlib.sha256(session.digest + hashlib.sha256(shared).digest() + start).digest()
-        return MaskAgreement(
-            me=session.me,
-            clients=session.everybody,
-            run_id=session.run_id,
-            context=context,
-            to_keep=self.to_keep,
-            resumed=session.resumed,
-            run=session.digest,
-            credentials=session.credentials,
-        )
+        context = hashlib.sha256(self.session.digest + hashlib.sha256(shared).digest() + start).digest()
+        return MaskAgreement(session=self.session, context=context, to_keep=self.to_keep)
 
     def fresh_seed(self) -> Party[bytes]:
         """Agree on a seed over the clients' links, and keep it nowhere: for a protocol without resume."""
-        return self.agreement().linked_seed()
+        session, context = self.session, self.agreement().context
+        return agree_seed(session.me, session.everybody, run_id=session.run_id, context=context, secret=SecretRandom())
 
     @property
     def to_keep(self) -> dict[str, Any]:

@@ -100,12 +100,7 @@ def run_together(
             digest=digest,
         )
     hosts = {
-        me: Host(
-            session.ledger,
-            run_id=run_id,
-            transcript=Transcript(digest),
-            afford=None if afford is None else partial(afford, session),
-        )
+        me: Host(session, afford=None if afford is None else partial(afford, session))
         for me, session in sessions.items()
     }
     parties = {me: protocol.serve(one) if me.is_server else protocol.take_part(one) for me, one in sessions.items()}

@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -34,9 +34,10 @@ from fastlloyd.party.effects import (
     Save,
 )
 from fastlloyd.party.transcript import Transcript
-from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.privacy.release import Release
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.budget_terms import cost_words
+from fastlloyd.run.checks import build_numbers
 from fastlloyd.run.outcome import Cost
 from fastlloyd.run.session import Session
 from fastlloyd.run.state import StateDir
@@ -51,20 +52,9 @@ class Host:
 
     Parameters
     ----------
-    ledger : Ledger
-    run_id : bytes
+    session : Session
     state : StateDir, optional
         None where there is no state directory.
-    resumed : bool
-        Whether the run goes on with the interrupted one in `state`.
-    build : mapping, optional
-        What `state` notes of this build beside the public values of a run.
-    budget : float, optional
-        The lifetime limit on epsilon that this run asks for.
-    budget_delta : float, optional
-        The delta at which it is read, if the run states one.
-    transcript : Transcript, optional
-        Takes in what is broadcast to several parties.
     afford : callable, optional
         Gets the planned releases before the budget in `state` is looked at, and the delta of a budget that is set with
         this run; raises what refuses the run.
@@ -78,34 +68,27 @@ class Host:
 
     def __init__(
         self,
-        ledger: Ledger,
+        session: Session,
         *,
-        run_id: bytes,
         state: StateDir | None = None,
-        resumed: bool = False,
-        build: Mapping[str, int] | None = None,
-        budget: float | None = None,
-        budget_delta: float | None = None,
-        transcript: Transcript | None = None,
         afford: Callable[[tuple[Release, ...], float], None] | None = None,
         publish: Callable[[str, dict[str, Any]], None] | None = None,
         elect: Callable[[tuple[PartyId, ...]], None] | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
-        self._ledger = ledger
-        self._run = run_id.hex()
+        self._ledger = session.ledger
+        self._run = session.run_id.hex()
+        self._resumed = session.resumed
+        self._config = session.config
         self._state = state
-        self._resumed = resumed
-        self._build = build or {}
-        self._budget, self._budget_delta = budget, budget_delta
         self._other_budget = afford
         self._publish = publish
         self._elect = elect
         self._tell = tell
         self._data_digest = ""
         self._expected: dict[tuple[str, int, str], tuple[Release, Release]] = {}
-        self.transcript = Transcript() if transcript is None else transcript
-        self._disk = _Disk(ledger.settle)
+        self.transcript = Transcript(session.digest)
+        self._disk = _Disk(self._ledger.settle)
         self._last_event = time.perf_counter()
 
     def perform(self, effect: Effect) -> Any:
@@ -137,7 +120,8 @@ class Host:
             return self._afford(effect.releases, effect.delta)
         if isinstance(effect, Keep):
             if self._state is not None and not self._resumed:
-                self._state.start({"run_id": self._run, **self._build, **effect.values})
+                build = build_numbers(self._config.protocol)
+                self._state.start({"run_id": self._run, **build, **effect.values})
             return None
         if isinstance(effect, Recall):
             return self._state.rounds(effect.kind) if self._state is not None and self._resumed else {}
@@ -191,12 +175,12 @@ class Host:
             self._other_budget(planned, delta)
         if self._state is None:
             return
-        limit = self._state.limit(self._budget, delta, stated=self._budget_delta)
+        limit = self._state.terms.limit(self._config.budget, delta, stated=self._config.budget_delta)
         if limit is not None:
             recorded = {(release.round, release.name) for release in self._ledger.releases if release.run == self._run}
             left = [release for release in planned if (release.round, release.name) not in recorded]
             self._ledger.check_budget(left, limit.delta, limit.epsilon)
-            self._state.keep_limit(limit)
+            self._state.terms.keep_limit(limit)
         runs = {release.run for release in self._ledger.releases}
         if self._tell is not None and runs and not self._resumed:
             delta, budget = (delta, None) if limit is None else (limit.delta, limit.epsilon)

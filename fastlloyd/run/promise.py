@@ -11,7 +11,6 @@ from dataclasses import replace
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.outcome import Foreseen
 from fastlloyd.run.session import find_protocol
 
 ROW = "one record, which is one row of one client"
@@ -37,31 +36,9 @@ def record_unit(config: RunConfig) -> str:
     return ROW if config.unit is None else MERGED
 
 
-def privacy_unit(config: RunConfig) -> str | None:
-    """Say what neighbours differ in; None for a protocol that promises no differential privacy.
-
-    Raises
-    ------
-    ConfigError
-        A setting of the protocol does not fit.
-    """
-    return find_protocol(config.protocol).privacy_unit(config)
-
-
 def short_unit(unit: str) -> str:
     """Return a unit of privacy in a few words."""
     return _WORDS[unit][0]
-
-
-def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen | None:
-    """Return what a run would claim and release; None where a protocol of another distribution does not say.
-
-    Raises
-    ------
-    ConfigError
-        Public parameters that do not fit, or an unknown number of features.
-    """
-    return find_protocol(config.protocol).foresee(config, clients, d)
 
 
 def plan_words(config: RunConfig, clients: int, d: int | None) -> dict[str, str]:
@@ -80,7 +57,7 @@ def plan_words(config: RunConfig, clients: int, d: int | None) -> dict[str, str]
 
 def unit_sentence(config: RunConfig) -> str | None:
     """Say what one unit of privacy is, and what somebody has who stands behind several."""
-    unit = privacy_unit(config)
+    unit = find_protocol(config.protocol).privacy_unit(config)
     if unit is None:
         return None
     delta = "" if config.row.pure else ", and a larger delta"

@@ -34,7 +34,7 @@ from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.privacy.chain import Mark
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.record_digest import read_regular
-from fastlloyd.run.budget_terms import STATE_VERSION, Limit, Terms, problem, read_kept, write
+from fastlloyd.run.budget_terms import STATE_VERSION, Terms, problem, read_kept, write
 from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import PartyId
 
@@ -76,6 +76,13 @@ class StateDir:
     resume : bool
         An interrupted run has to stand there; else nothing is made.
 
+    Attributes
+    ----------
+    path : Path
+        The party's own folder.
+    terms : Terms
+        What holds over all runs in it.
+
     Raises
     ------
     ConfigError
@@ -84,7 +91,7 @@ class StateDir:
 
     def __init__(self, root: str, me: PartyId, *, resume: bool = False) -> None:
         self.path = own_folder(root, me)
-        self._terms = Terms(self.path)
+        self.terms = Terms(self.path)
         self._run = self.path / "run"
         self._run_id = ""
         self._ledger: Ledger | None = None
@@ -125,15 +132,7 @@ class StateDir:
 
     def keep_unit(self, column: str | None) -> None:
         """Keep to what the ledger counts; see `Terms.keep_unit`."""
-        self._terms.keep_unit(column, empty=self._ledger is None or not self._ledger.releases)
-
-    def limit(self, epsilon: float | None, delta: float, *, stated: float | None = None) -> Limit | None:
-        """Return the limit that holds for this directory; see `Terms.limit`."""
-        return self._terms.limit(epsilon, delta, stated=stated)
-
-    def keep_limit(self, limit: Limit) -> None:
-        """Let a limit hold from now on, also for runs without `--budget`."""
-        self._terms.keep_limit(limit)
+        self.terms.keep_unit(column, empty=self._ledger is None or not self._ledger.releases)
 
     def start(self, values: Mapping[str, Any]) -> None:
         """Begin a new run: forget the last one, write down the public values of this one."""

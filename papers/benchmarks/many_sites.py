@@ -139,7 +139,6 @@ class Crowd:
 
         from fastlloyd.data.records import OwnRecords
         from fastlloyd.lifecycle.messages import setup_bounds
-        from fastlloyd.party.transcript import Transcript
         from fastlloyd.run.driver import Deadlines, Driver
         from fastlloyd.run.machine import Host
         from fastlloyd.run.session import Session, find_protocol
@@ -164,7 +163,7 @@ class Crowd:
             meter=meter,
             carrier="serve/join",
         )
-        host = Host(session.ledger, run_id=run_id, transcript=Transcript(digest))
+        host = Host(session)
         deadlines = Deadlines(setup_s=config.setup_deadline, round_s=config.deadline)
         Driver(me, links, meter, deadlines, host).drive(find_protocol("fastlloyd").take_part(session))
 

@@ -25,7 +25,7 @@ from fastlloyd.protocols.feddp.client import client as feddp_client
 from fastlloyd.protocols.feddp.math.noise import draw_share as draw_feddp_share
 from fastlloyd.protocols.feddp.server import server as feddp_server
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.run.resume import _mismatch, refuse_behind, refuse_forgetful_server
+from fastlloyd.run.checks import _mismatch, refuse_behind, refuse_forgetful_server
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols import support
 from tests.protocols.feddp import support as feddp

@@ -339,6 +339,7 @@ def test_missing_file_says_what_to_give(tmp_path):
 def test_shipped_schema_is_canonical_json():
     json.dumps(schema(), allow_nan=False)
     assert schema()["$defs"]["report"]["properties"]["schema"]["enum"] == [2, 3, 4, document.SCHEMA]
+    assert schema()["$id"] == f"urn:fastlloyd:report:{document.SCHEMA}"
 
 
 def declared_names(rules):

@@ -11,15 +11,19 @@ from typing import Any
 
 import pytest
 
+from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.errors import ConfigError, InternalError, Interrupted, PeerError, PeerGone, PeerTimeout
 from fastlloyd.lifecycle.hello import Hello, Ready
 from fastlloyd.net.link.sums import Order
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Gather, Identify, Publish, Receive, Record, Save, Send
 from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.inbox import Inbox
+from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.machine import Host, _Disk
+from fastlloyd.run.session import Session
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId, clients
 
@@ -66,7 +70,16 @@ class Saving:
 
 def driver(links: FakeLinks, me: PartyId = SERVER, ledger: Ledger | None = None, **more: Any) -> Driver:
     deadlines = Deadlines(setup_s=0.0, round_s=0.0)
-    return Driver(me, links, Meter(), deadlines, Host(ledger or Ledger(None), run_id=bytes(16), **more))
+    return Driver(me, links, Meter(), deadlines, Host(session(me, ledger or Ledger(None)), **more))
+
+
+def session(me: PartyId, ledger: Ledger) -> Session:
+    inputs = PublicInputs(public=None, bounds=None, caps=(), dataset=None, splits=None)
+    identity = make_identity(str(me), me.rank)
+    config = RunConfig()
+    return Session(
+        me=me, everybody=clients(3), config=config, inputs=inputs, identity=identity, run_id=bytes(16), ledger=ledger
+    )
 
 
 def receive(sender: PartyId, round_: int):
@@ -375,7 +388,7 @@ def test_a_wait_uses_the_time_that_is_left() -> None:
             return super().receive(timeout_s)
 
     links = Patient(deque([message(ONE, 1), message(TWO, 1)]))
-    host = Host(Ledger(None), run_id=bytes(16))
+    host = Host(session(SERVER, Ledger(None)))
     one = Driver(SERVER, links, Meter(), Deadlines(setup_s=0.0, round_s=1e6), host)
     one.drive(receive(TWO, 1))
     assert len(asked) == 2 and all(9e5 < seconds <= 1e6 for seconds in asked)

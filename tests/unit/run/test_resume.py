@@ -18,7 +18,7 @@ from fastlloyd.party.effects import Gather, Party, Receive, Record, Save
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.client import client
-from fastlloyd.run.resume import check_stored, refuse_behind, refuse_forgetful_server
+from fastlloyd.run.checks import check_stored, refuse_behind, refuse_forgetful_server
 from fastlloyd.wire.header import PartyId, clients
 from tests.protocols.support import blobs, no_noise, plan_for
 from tests.protocols.test_restored import common

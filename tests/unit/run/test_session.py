@@ -36,21 +36,9 @@ def test_a_run_that_cannot_go_on_says_so(protocol: str, sentence: str) -> None:
 def test_a_run_finds_its_own_releases_in_a_ledger_of_several_runs() -> None:
     ledger, me = Ledger(), PartyId(1)
     common = PublicInputs(public=None, bounds=None, caps=(), dataset=None, splits=None)
-    planned = {
-        run: tuple(
-            Release(round=t, name="sums", mechanism="gaussian", sensitivity=1.0, norm="l2", noise_scale=scale)
-            for t in range(2)
-        )
-        for run, scale in ((b"first run", 2.0), (b"second run", 3.0))
-    }
-    for run, releases in planned.items():
-        host = Host(ledger, run_id=run)
-        for effect in (Identify("digest of the data"), Record(releases)):
-            host.perform(effect)
-        host.settle()
-    assert len(ledger.releases) == 4
-    for run, releases in planned.items():
-        session = Session(
+
+    def session(run: bytes) -> Session:
+        return Session(
             me=me,
             everybody=clients(2),
             config=RunConfig(),
@@ -59,4 +47,19 @@ def test_a_run_finds_its_own_releases_in_a_ledger_of_several_runs() -> None:
             run_id=run,
             ledger=ledger,
         )
-        assert session.own_releases() == [dataclasses.replace(release, run=run.hex()) for release in releases]
+
+    planned = {
+        run: tuple(
+            Release(round=t, name="sums", mechanism="gaussian", sensitivity=1.0, norm="l2", noise_scale=scale)
+            for t in range(2)
+        )
+        for run, scale in ((b"first run", 2.0), (b"second run", 3.0))
+    }
+    for run, releases in planned.items():
+        host = Host(session(run))
+        for effect in (Identify("digest of the data"), Record(releases)):
+            host.perform(effect)
+        host.settle()
+    assert len(ledger.releases) == 4
+    for run, releases in planned.items():
+        assert session(run).own_releases() == [dataclasses.replace(release, run=run.hex()) for release in releases]

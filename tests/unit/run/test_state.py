@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.errors import BudgetError, ConfigError, Reason
 from fastlloyd.party.effects import Afford
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
 from fastlloyd.run.budget_terms import Limit
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.machine import Host
+from fastlloyd.run.session import Session
 from fastlloyd.run.state import StateDir
 from fastlloyd.wire.header import SERVER, PartyId
 
@@ -274,12 +277,17 @@ def test_two_runs_cannot_use_one_state_directory_at_once(crashed: Path) -> None:
 
 def test_a_limit_may_state_its_delta_which_then_holds(tmp_path: Path) -> None:
     state = StateDir(str(tmp_path), PartyId(1))
-    first = state.limit(1.5, 1e-4, stated=1e-7)
+    first = state.terms.limit(1.5, 1e-4, stated=1e-7)
     assert first == Limit(2, 1.5, 1e-7)
-    state.keep_limit(first)
-    assert state.limit(1.5, 1e-4) == state.limit(None, 1e-4) == state.limit(1.5, 1e-4, stated=1e-7) == first
+    state.terms.keep_limit(first)
+    assert (
+        state.terms.limit(1.5, 1e-4)
+        == state.terms.limit(None, 1e-4)
+        == state.terms.limit(1.5, 1e-4, stated=1e-7)
+        == first
+    )
     with pytest.raises(ConfigError, match=r"--budget 1.5 --budget-delta 0.0001: expected .* 1.5 at delta 1e-07"):
-        state.limit(1.5, 1e-6, stated=1e-4)
+        state.terms.limit(1.5, 1e-6, stated=1e-4)
 
 
 @pytest.mark.parametrize("changes", [{"budget_delta": 1e-6}, {"budget": 1.0, "budget_delta": 1.0}], ids=str)
@@ -290,18 +298,18 @@ def test_a_delta_belongs_to_a_budget(changes: dict[str, float], tmp_path: Path) 
 
 def test_a_limit_is_fixed_by_its_first_run(tmp_path: Path) -> None:
     state = StateDir(str(tmp_path), PartyId(1))
-    assert state.limit(None, 1e-6) is None
-    first = state.limit(1.5, 1e-6)
+    assert state.terms.limit(None, 1e-6) is None
+    first = state.terms.limit(1.5, 1e-6)
     assert first is not None
-    assert state.limit(2.5, 1e-5) == Limit(2, 2.5, 1e-5), "a limit that was not kept does not bind"
-    state.keep_limit(first)
+    assert state.terms.limit(2.5, 1e-5) == Limit(2, 2.5, 1e-5), "a limit that was not kept does not bind"
+    state.terms.keep_limit(first)
     for epsilon in (1.5, None):
-        assert state.limit(epsilon, 0.1) == first, "a larger delta does not help"
+        assert state.terms.limit(epsilon, 0.1) == first, "a larger delta does not help"
     for epsilon in (1.6, 1.4):
         with pytest.raises(
             ConfigError, match=r"budget.json holds, 1.5 at delta 1e-06; give that one or none, or remove"
         ):
-            state.limit(epsilon, 1e-6)
+            state.terms.limit(epsilon, 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +330,7 @@ def test_a_damaged_limit_is_refused(tmp_path: Path, content: bytes) -> None:
     state = StateDir(str(tmp_path), PartyId(1))
     (state.path / "budget.json").write_bytes(content)
     with pytest.raises(ConfigError, match=r"budget.json is damaged") as caught:
-        state.limit(None, 1e-6)
+        state.terms.limit(None, 1e-6)
     assert caught.value.reason is Reason.STATE
 
 
@@ -371,10 +379,23 @@ def test_a_resume_makes_no_folder(tmp_path: Path) -> None:
 def test_a_larger_delta_does_not_pass_a_limit_that_is_exceeded(tmp_path: Path) -> None:
     state = StateDir(str(tmp_path), PartyId(1))
     ledger = Ledger()
-    run_id = bytes.fromhex(RUN)
-    Host(ledger, run_id=run_id, state=state, budget=3.0).perform(Afford((entry(0),), 1e-6))
+    me = PartyId(1)
+
+    def host(budget: float | None) -> Host:
+        session = Session(
+            me=me,
+            everybody=(me,),
+            config=RunConfig(budget=budget, state_dir=str(tmp_path)),
+            inputs=PublicInputs(public=None, bounds=None, caps=(), dataset=None, splits=None),
+            identity=make_identity(str(me), me.rank),
+            run_id=bytes.fromhex(RUN),
+            ledger=ledger,
+        )
+        return Host(session, state=state)
+
+    host(3.0).perform(Afford((entry(0),), 1e-6))
     ledger.record([entry(0)])
     assert ledger.epsilon(1e-6) < 3.0
     for budget in (3.0, None):
         with pytest.raises(BudgetError):
-            Host(ledger, run_id=run_id, state=state, budget=budget).perform(Afford((entry(1),), 0.4))
+            host(budget).perform(Afford((entry(1),), 0.4))
