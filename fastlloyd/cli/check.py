@@ -19,13 +19,11 @@ from fastlloyd.cli.options import (
     add_site_option,
     name_list,
     number,
-    read_form,
 )
 from fastlloyd.crypto.link.own_key import check_links, own_place
 from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Place, check_question, find_place, names_client
-from fastlloyd.data.form import Form
 from fastlloyd.data.merge import MERGE_RULES, Unit
 from fastlloyd.data.missing import MISSING_RULES, missing_words
 from fastlloyd.data.table import Table, read_table
@@ -33,10 +31,10 @@ from fastlloyd.data.vertical import read_sorted
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
 from fastlloyd.protocols.registry import find
 from fastlloyd.report.unit import format_count
-from fastlloyd.run.config import RunConfig
+from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.inputs import share_caps
 from fastlloyd.run.promise import plan_words, unit_sentence
-from fastlloyd.run.run_file import load_config, refuse_own_keys
+from fastlloyd.run.run_file import load_config, refuse_own_keys, with_values
 from fastlloyd.run.vertical import read_alignment
 from fastlloyd.wire.decode import Within
 
@@ -56,22 +54,23 @@ def main(argv: Sequence[str]) -> int:
     Everybody who reads this terminal.
     """
     question = _question(parser().parse_args(argv))
-    bounds = None if question.bounds is None else parse_bounds(_own_name(question.bounds, "--bounds", question))
-    categories = Categories() if question.categories is None else Categories.read(question.categories)
+    config = question.config
+    bounds = None if config.bounds is None else parse_bounds(_own_name(config.bounds, "--bounds", question))
+    categories = Categories() if config.categories is None else Categories.read(config.categories)
     if bounds is not None or categories.lists:
         bounds = categories.bounds(bounds)
     table = _read(question, bounds, categories)
     matched = None if bounds is None else bounds.match(table.names)
     for line in (
         *_summary(table, question),
-        f"unit      {question.promise}",
+        f"unit      {unit_sentence(config) or f'none: {config.protocol} promises no differential privacy'}",
         *_bounds_lines(table, matched),
-        *_hints(table.values, table.names, None if question.vertical else question.k),
+        *_hints(table.values, table.names, None if question.vertical else config.k),
         *_outlook(question, len(table.names)),
     ):
         print(printable(line))
     _check_cap(len(table.values), question)
-    links = check_links(question.roster, question.key, question.client)
+    links = check_links(config.roster, config.key, question.client)
     for line in links.lines:
         print(printable(line))
     doubts = _doubts(table, matched)
@@ -111,30 +110,22 @@ def parser() -> Parser:
     return parser
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """What to check, from the run file and the flags; a run needs more values."""
+    """What to check, from the run file and the flags; a run needs more values.
 
+    Attributes
+    ----------
+    config : RunConfig
+        Without the place of the records: so no public value is needed yet.
+    """
+
+    config: RunConfig
     data: str | None
     query: str | None
     table: str | None
-    bounds: str | None
-    columns: tuple[str, ...]
-    missing: str
-    k: int | None
-    n_total: int | None
-    client_caps: tuple[int, ...]
-    roster: str | None
-    key: str | None
     client: int | None
     clients: int | None
-    id: str | None
-    unit: str | None
-    per_unit: str
-    categories: str | None
-    promise: str
-    config: RunConfig
-    form: Form
     d: int | None
 
     @property
@@ -145,14 +136,7 @@ class _Question:
     @property
     def record(self) -> str:
         """The noun for a record in the summary."""
-        return "row" if self.unit is None else "record"
-
-
-_COMMON = (
-    *("data", "query", "table", "bounds", "columns", "missing", "id", "unit", "per_unit", "categories"),
-    *("k", "n_total", "client_caps", "roster", "key"),
-)
-"""Values that have the same name as a flag and as a key of the run file."""
+        return "row" if self.config.unit is None else "record"
 
 
 def _question(options: argparse.Namespace) -> _Question:
@@ -160,33 +144,20 @@ def _question(options: argparse.Namespace) -> _Question:
     config = load_config(options.config, links=False, site=options.site)
     if options.config is not None and (options.roster or config.roster):
         refuse_own_keys(options.config)
-    if options.epsilon is not None:
-        config = replace(config, epsilon=options.epsilon)
-    given = options.roster or config.roster, options.key or config.key
-    rank, clients = own_place(*given)
+    given = {name: value for name, value in vars(options).items() if name in OPTIONS and value is not None}
+    place = {name: given.pop(name, getattr(config, name)) for name in ("data", "query", "table")}
+    config = with_values(replace(config, data=None, query=None, table=None, dataset=None), given)
+    rank, clients = own_place(config.roster, config.key)
     client = rank if options.client is None else options.client
     if None not in (client, options.clients) and client > options.clients:
         raise ConfigError(f"--client {client}: expected a number up to --clients {options.clients}")
     clients = options.clients or clients
-    values = {name: getattr(config, name) for name in _COMMON}
-    values |= {name: getattr(options, name) for name in _COMMON if getattr(options, name) is not None}
     _check_numbers(options, config.protocol)
-    question = _Question(
-        form=read_form(options, config),
-        **values,
-        client=client,
-        clients=clients,
-        promise=unit_sentence(replace(config, unit=values["unit"]))
-        or f"none: {config.protocol} promises no differential privacy",
-        config=config,
-        d=options.d,
-    )
-    if question.n_total is not None and (question.k or 0) > question.n_total:
-        raise ConfigError(f"--k {question.k}: more clusters than records (--n-total {question.n_total}); lower --k")
-    caps = question.client_caps
-    if caps and question.n_total is not None:
-        share_caps(replace(config, client_caps=caps), clients or len(caps), question.n_total)
-    return question
+    if config.n_total is not None and (config.k or 0) > config.n_total:
+        raise ConfigError(f"--k {config.k}: more clusters than records (--n-total {config.n_total}); lower --k")
+    if config.client_caps and config.n_total is not None:
+        share_caps(config, clients or len(config.client_caps), config.n_total)
+    return _Question(config=config, **place, client=client, clients=clients, d=options.d)
 
 
 def _check_numbers(options: argparse.Namespace, protocol: str) -> None:
@@ -200,34 +171,31 @@ def _check_numbers(options: argparse.Namespace, protocol: str) -> None:
 
 def _read(question: _Question, bounds: Bounds | None, categories: Categories) -> Table:
     """Read this party's file, as the run would."""
+    config = question.config
     if question.data is None:
         raise ConfigError("nothing to check: give this party's file with --data")
-    no_feature = question.id
-    if question.vertical:
-        merging = replace(question.config, id=question.id, unit=question.unit, categories=question.categories)
-        no_feature = read_alignment(merging).id
-    file = _place(question, question.data, no_feature or question.unit)
+    no_feature = read_alignment(config).id if question.vertical else config.id
+    file = _place(question, question.data, no_feature or config.unit)
     if question.vertical and no_feature is not None:
-        return read_sorted(
-            file, id_column=no_feature, columns=question.columns, missing=question.missing, bounds=bounds
-        )
+        return read_sorted(file, id_column=no_feature, columns=config.columns, missing=config.missing, bounds=bounds)
     return read_table(
         file,
-        columns=question.columns,
+        columns=config.columns,
         ignore=() if no_feature is None else (no_feature,),
-        missing=question.missing,
+        missing=config.missing,
         bounds=bounds,
-        unit=None if question.unit is None else Unit(question.unit, question.per_unit),
+        unit=None if config.unit is None else Unit(config.unit, config.per_unit),
         categories=categories,
     )
 
 
 def _place(question: _Question, data: str, key: str | None) -> Place:
     """Return the place of this party's records, with its number filled in; `key` names rows of a database."""
-    check_question(data, question.query, question.table)
-    if question.client is None and names_client(data, question.query, question.table):
+    query, table, form = question.query, question.table, question.config.form
+    check_question(data, query, table)
+    if question.client is None and names_client(data, query, table):
         raise ConfigError(f"--data {data} stands for one file or query per client: say which with --client")
-    return find_place(data, question.form, number=question.client, query=question.query, table=question.table, key=key)
+    return find_place(data, form, number=question.client, query=query, table=table, key=key)
 
 
 def _own_name(path: str, flag: str, question: _Question) -> str:
@@ -241,24 +209,24 @@ def _own_name(path: str, flag: str, question: _Question) -> str:
 
 def _cap(question: _Question) -> tuple[int, str] | None:
     """Return the largest number of rows that this client may bring, and the name of that number."""
-    if question.client_caps:
+    caps, n_total = question.config.client_caps, question.config.n_total
+    if caps:
         if question.client is None:
             return None
-        if question.client > len(question.client_caps):
+        if question.client > len(caps):
             raise ConfigError(
-                f"--client {question.client}: caps are given for "
-                f"{format_count(len(question.client_caps), 'client')} only; give one for each with --client-caps, or "
-                "correct --client"
+                f"--client {question.client}: caps are given for {format_count(len(caps), 'client')} only; give one "
+                "for each with --client-caps, or correct --client"
             )
-        return question.client_caps[question.client - 1], f"the cap of client {question.client}"
-    if question.n_total is None:
+        return caps[question.client - 1], f"the cap of client {question.client}"
+    if n_total is None:
         return None
     if question.vertical:
-        return question.n_total, "the public N"
+        return n_total, "the public N"
     if question.clients is not None:
         each = "the one client" if question.clients == 1 else f"each of {question.clients} clients"
-        return question.n_total // question.clients, f"the cap of {each}"
-    return question.n_total, "the public N of all clients together"
+        return n_total // question.clients, f"the cap of {each}"
+    return n_total, "the public N of all clients together"
 
 
 def _check_cap(rows: int, question: _Question) -> None:
@@ -272,24 +240,25 @@ def _check_cap(rows: int, question: _Question) -> None:
 
 def _summary(table: Table, question: _Question) -> Iterator[str]:
     """Yield what was read."""
+    config, missing = question.config, question.config.missing
     yield f"file      {table.source}"
-    if question.unit is None:
+    if config.unit is None:
         yield f"rows      {len(table.values):,}"
     elif table.raw_records is not None:
         yield f"rows      {len(table.raw_records):,}"
-        yield f"people    {len(table.values):,} with one record each (--unit {question.unit}, {question.per_unit})"
+        yield f"people    {len(table.values):,} with one record each (--unit {config.unit}, {config.per_unit})"
     yield f"columns   {len(table.names)} used: {_listed(table.names)}"
     if table.ignored:
         yield f"          {len(table.ignored)} ignored: {_listed(table.ignored)}"
     outcome = {"refuse": "none", "drop": "dropped", "midpoint": "filled with the middle of the bounds"}
-    rows = "" if question.missing == "refuse" else f"{format_count(table.missing_rows, question.record)} "
-    yield f"missing   {rows}{outcome[question.missing]} (rule: {question.missing})"
+    rows = "" if missing == "refuse" else f"{format_count(table.missing_rows, question.record)} "
+    yield f"missing   {rows}{outcome[missing]} (rule: {missing})"
     if table.missing_in:
         yield f"          values: {missing_words(table.missing_in)}"
     cap = _cap(question)
     if cap is not None:
         yield f"cap       {format_count(cap[0], question.record)}, {cap[1]}"
-    elif question.client_caps:
+    elif config.client_caps:
         yield "cap       not checked: say which client this is with --client"
     else:
         yield "cap       not checked: no --n-total"
@@ -332,7 +301,7 @@ def _doubts(table: Table, bounds: Bounds | None) -> str:
 
 def _not_given(question: _Question, bounds: Bounds | None) -> Iterator[str]:
     """Yield the flags of missing public values that every run needs; the bounds may follow from categories."""
-    given = {"--bounds": bounds, "--n-total": question.n_total, "--k": question.k}
+    given = {"--bounds": bounds, "--n-total": question.config.n_total, "--k": question.config.k}
     yield from (flag for flag, value in given.items() if value is None)
 
 
@@ -353,13 +322,13 @@ def _outlook(question: _Question, d: int) -> Iterator[str]:
 
     Only the number of columns comes from the records, and it is the same for all clients.
     """
-    clients = question.clients or len(question.client_caps)
-    if None in (question.k, question.n_total) or clients < 1:
+    config = question.config
+    clients = question.clients or len(config.client_caps)
+    if None in (config.k, config.n_total) or clients < 1:
         return
     if question.vertical and question.d is None:
         yield "expected  not known from this party's columns alone: add --d, the number of all parties' columns"
         return
-    config = replace(question.config, k=question.k, n_total=question.n_total)
     words = plan_words(config, clients, question.d if question.vertical else d)
     yield from (f"{name:<8}  {words[name]}" for name in ("assumed", "k", "expected") if name in words)
 

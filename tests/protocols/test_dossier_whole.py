@@ -10,7 +10,6 @@ from fastlloyd.party.declaration import ACROSS, DOWN, UP
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import InMemory, run_together
-from fastlloyd.run.promise import foresee
 from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import Header, PartyId
@@ -54,7 +53,7 @@ def ended(request: pytest.FixtureRequest) -> tuple[str, InMemory, Sent]:
 
 def test_what_is_foreseen_is_what_the_run_claims_and_releases(ended: tuple[str, InMemory, Sent]) -> None:
     protocol, found, _ = ended
-    foreseen = foresee(configure(protocol, {}), clients_of(protocol), None)
+    foreseen = find_protocol(protocol).foresee(configure(protocol, {}), clients_of(protocol), None)
     result = next(one.result for one in found.outcomes.values() if one.result is not None)
     assert foreseen is not None and foreseen.claim == result.claim
 

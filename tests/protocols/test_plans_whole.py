@@ -14,7 +14,6 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import InMemory, run_together
 from fastlloyd.run.outcome import Result
-from fastlloyd.run.promise import foresee
 from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_protocol
 
@@ -45,7 +44,7 @@ def test_a_plan_that_lets_the_clients_choose_k_has_the_noise_of_the_most_cluster
     said, result = planned(config, 3), result_of(run_together(config, 3))
     assert "the clients choose it" in said and "the noise of all rounds is that of 6 clusters" in said
     assert len(result.centroids) <= 6
-    foreseen = foresee(config, 3, None)
+    foreseen = find_protocol(config.protocol).foresee(config, 3, None)
     assert foreseen is not None
     assert [one.noise_scale for one in result.releases] == [one.noise_scale for one in foreseen.releases]
 
@@ -69,7 +68,7 @@ def test_a_plan_of_feddp_without_the_server_s_points_assumes_the_most_noise(tmp_
     def scales(releases: Any) -> dict[tuple[int, str], float]:
         return {(one.round, one.name): one.noise_scale for one in releases}
 
-    foreseen = foresee(config, 2, 2)
+    foreseen = find_protocol(config.protocol).foresee(config, 2, 2)
     assert foreseen is not None
     most, found = scales(foreseen.releases), scales(result_of(run_together(served, 2)).releases)
     assert found.keys() == most.keys() and all(found[one] <= most[one] * (1.0 + 1e-6) for one in found)

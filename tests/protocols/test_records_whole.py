@@ -17,7 +17,7 @@ from fastlloyd.dossier.content import make_dossier
 from fastlloyd.dossier.planned_run import plan_run
 from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.promise import MERGED, ROW, foresee
+from fastlloyd.run.promise import MERGED, ROW
 from fastlloyd.run.session import find_protocol
 from tests.protocols.whole import run_whole
 from tests.reading import opens
@@ -164,6 +164,7 @@ def test_the_dossier_knows_people_and_categories(site: Path) -> None:
         text = to_markdown(make_dossier(run))
         assert run.foreseen is not None and MERGED in run.foreseen.claim.unit
         assert "somebody with rows at g clients, or under g names in the column of " in text
+        foresee = find_protocol(run.config.protocol).foresee
         assert run.foreseen == foresee(run.config, 2, 4) != foresee(run.config, 2, 2)
 
 
