@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from fastlloyd.cli.options import (
     Parser,
     add_form_options,
+    add_options,
     add_site_option,
-    name_list,
     number,
 )
 from fastlloyd.crypto.link.own_key import check_links, own_place
 from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Place, check_question, find_place, names_client
-from fastlloyd.data.merge import MERGE_RULES, Unit
-from fastlloyd.data.missing import MISSING_RULES, missing_words
+from fastlloyd.data.merge import Unit
+from fastlloyd.data.missing import missing_words
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.data.vertical import read_sorted
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
@@ -90,20 +90,12 @@ def parser() -> Parser:
     )
     parser.add_argument("--config", metavar="FILE.toml", help="run file; flags win")
     add_site_option(parser)
-    parser.add_argument("--bounds", metavar="LO,HI|FILE", help="public bounds of the features")
-    parser.add_argument("--columns", type=name_list, metavar="A,B", help="features to use, by name")
-    parser.add_argument("--missing", choices=MISSING_RULES, help="rule for missing values (default refuse)")
-    parser.add_argument("--id", metavar="COLUMN", help="column that names the rows: no feature")
-    parser.add_argument("--unit", metavar="COLUMN", help="column that names people, whose rows are merged")
-    parser.add_argument("--per-unit", choices=MERGE_RULES, help="with --unit: how (default mean)")
-    parser.add_argument("--categories", metavar="FILE", help="public lists feature,category,weight")
+    add_options(parser, "bounds", "columns", "missing", "id", "unit", "per_unit", "categories")
     parser.add_argument("--k", type=number(int, 1), help="clusters")
     parser.add_argument(
         "--n-total", type=number(int, 1), metavar="N", help="public bound on the records of all clients"
     )
-    add_form_options(parser, "query", "table", "client_caps", "epsilon")
-    parser.add_argument("--roster", metavar="FILE", help="TOML of pinned certificates")
-    parser.add_argument("--key", metavar="FILE", help="this party's own key; '{client}' becomes --client")
+    add_form_options(parser, "query", "table", "client_caps", "epsilon", "roster", "key")
     parser.add_argument("--d", type=number(int, 1), help="vertical protocols: columns of all parties together")
     parser.add_argument("--client", type=int, metavar="I", help="which client this is, from 1")
     parser.add_argument("--clients", type=number(int, 1), metavar="M", help="how many clients will take part")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fastlloyd.cli.options import Parser, add_form_options, read_form
@@ -11,22 +12,17 @@ from fastlloyd.data.bounds import Bounds, parse_bounds
 from fastlloyd.data.database import find_place
 from fastlloyd.data.form import DATA_DIR_VARIABLE
 from fastlloyd.data.missing import MISSING_RULES
-from fastlloyd.data.public.named import dataset_bounds, load_named
+from fastlloyd.data.public.named import dataset_bounds
 from fastlloyd.data.records import RawRows
 from fastlloyd.data.source import open_source
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.report.display import csv_text
-from fastlloyd.report.labelling import (
-    check_centroids,
-    keep_columns,
-    label_records,
-    match_bounds,
-    read_stored,
-    write_labels,
-)
+from fastlloyd.report.files import PRIVATE_MODE, labels_csv, write_atomic
+from fastlloyd.report.labelling import check_centroids, keep_columns, label_records, match_bounds, read_stored
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import public_dataset
 from fastlloyd.run.run_file import load_config, refuse_own_keys
 
 
@@ -81,7 +77,8 @@ def main(argv: Sequence[str]) -> int:
         )
     raw_ids = None if column is None else table.raw_texts[column]
     labels = label_records(table.values, centroids, matched, stored.fraction_bits)
-    write_labels(Path(options.out), labels, RawRows(raw_records=table.raw_records, raw_ids=raw_ids))
+    text = labels_csv(labels, RawRows(raw_records=table.raw_records, raw_ids=raw_ids))
+    write_atomic(Path(options.out), text, mode=PRIVATE_MODE, flag="--out")
     space = "in original units, since no bounds are known" if matched is None else "scaled by the bounds"
     part = f", by {len(names)} of {len(header)} features alone" if len(names) < len(header) else ""
     print(
@@ -129,7 +126,6 @@ def _bounds(text: str | None, config: RunConfig | None) -> Bounds | None:
         return None
     if config.dataset is not None:
         data_dir = config.data_dir or os.environ.get(DATA_DIR_VARIABLE) or None
-        missing = "refuse" if config.missing == "midpoint" else config.missing
-        dataset = load_named(config.dataset, data_dir, columns=config.columns, missing=missing)
-        return dataset_bounds(dataset, config.bounds)
+        _, dataset = public_dataset(replace(config, data_dir=data_dir))
+        return None if dataset is None else dataset_bounds(dataset, config.bounds)
     return None if config.bounds is None else parse_bounds(config.bounds)

@@ -6,6 +6,6 @@
 `content.py`          its dossier, from public facts alone; `blocks.py`, its building blocks, and as Markdown
 `standing.py`         its texts: what epsilon says, what a run does not promise, what holds for every run
 `approval.py`         a site's signed approval
-`kept.py`             whether a finished run complied with it; `verify.py`, what its ledger and its signatures prove
+`verify.py`           what a finished run's ledger and signatures prove, and whether it complied with an approval
 ====================  ============================================================================================
 """

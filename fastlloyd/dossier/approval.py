@@ -212,24 +212,7 @@ def check_approval(approval: Approval, values: Mapping[str, Any], source: str) -
         )
 
 
-def check_claim(approval: Approval, claim: Claim | None, planned: Sequence[Release], source: str) -> None:
-    """Refuse a plan that violates an approval, before anything is released.
-
-    Parameters
-    ----------
-    approval : Approval
-    claim : Claim or None
-        The claim of the run; None if its protocol does not provide it.
-    planned : sequence of Release
-        All releases of the run.
-    source : str
-        Beginning of the error: a flag, a file.
-
-    Raises
-    ------
-    ConfigError
-        The claim differs, or the releases spend more than it states; nothing was released.
-    """
+def _check_claim(approval: Approval, claim: Claim | None, planned: Sequence[Release], source: str) -> None:
     approved = approval.claim or {}
     if claim is not None:
         now = {name: value for name, value in claim.values().items() if name in approved}
@@ -290,9 +273,22 @@ class Approved:
             check_approval(approval, values, source)
 
     def check_claim(self, claim: Claim | None, planned: Sequence[Release]) -> None:
-        """Refuse a plan that violates an approval; see `check_claim`."""
+        """Refuse a plan that violates an approval, before anything is released.
+
+        Parameters
+        ----------
+        claim : Claim or None
+            The claim of the run; None if its protocol does not provide it.
+        planned : sequence of Release
+            All releases of the run.
+
+        Raises
+        ------
+        ConfigError
+            The claim differs, or the releases spend more than it states; nothing was released.
+        """
         for source, approval in self._approvals.items():
-            check_claim(approval, claim, planned, source)
+            _check_claim(approval, claim, planned, source)
 
 
 def read_approvals(folder: Path, roster: Roster) -> dict[Path, Approval]:

@@ -29,7 +29,7 @@ from fastlloyd.dossier.standing import (
 )
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
-from fastlloyd.report.sight import Sight
+from fastlloyd.report.claim import Claim
 from fastlloyd.report.unit import format_count, format_epsilon
 from fastlloyd.run.promise import short_unit, unit_sentence
 from fastlloyd.run.vertical import VerticalInputs
@@ -264,33 +264,17 @@ def _learning(run: PlannedRun) -> Iterator[Block]:
     if sights is None:
         yield Text("This protocol comes from another package, which must say who sees what. Ask its authors.")
         return
-    yield Listing(
-        ("who", "sees", "what stands between that and the records"), list(map(_sight_row, sights.alone)), title="Alone"
-    )
-    yield Listing(
-        ("who", "see", "what stands between that and the records"),
-        list(map(_sight_row, sights.together)),
-        title="Together",
-    )
+    for title, verb, kinds in (("Alone", "sees", sights.alone), ("Together", "see", sights.together)):
+        rows = [(one.who, one.sees, one.protection) for one in kinds]
+        yield Listing(("who", verb, "what stands between that and the records"), rows, title=title)
     yield Text(
         "That parties do not combine what they have is an assumption. The program cannot check it; agreements "
         "between the parties must."
     )
 
 
-def _sight_row(sight: Sight) -> tuple[str, str, str]:
-    return sight.who, sight.sees, sight.protection
-
-
 def _promise(run: PlannedRun) -> Iterator[Block]:
     """State the claim, and what it means."""
-    if run.foreseen is None and run.unit is not None:
-        yield Text(
-            f"Asked for: epsilon {format_epsilon(run.config.epsilon)}, for {run.unit}. The exact claim is missing: "
-            f"{run.why_unforeseen}."
-        )
-        yield Items(promise_words(run.config.epsilon, 0.0, run.unit), title="What epsilon alone says in plain words")
-        return
     if run.unit is None:
         yield Text(_short_promise(run))
         yield Text(
@@ -299,20 +283,24 @@ def _promise(run: PlannedRun) -> Iterator[Block]:
         )
         return
     if run.foreseen is None:
+        yield Text(
+            f"Asked for: epsilon {format_epsilon(run.config.epsilon)}, for {run.unit}. The exact claim is missing: "
+            f"{run.why_unforeseen}."
+        )
+        yield Items(promise_words(run.config.epsilon, 0.0, run.unit), title="What epsilon alone says in plain words")
         return
     found = run.foreseen.claim
     stated = found.sentence(spent(run.foreseen.releases, found.delta), n_total=run.n_total)
     yield Text(f"What the report of this run will claim if it goes as planned: {stated}")
     yield Items(promise_words(found.epsilon, found.delta, found.unit or "", found.neighbours), title="In plain words")
-    yield Items(list(_conditions(run, found.conditions, bounded=found.bounded)), title="Conditions")
+    yield Items(list(_conditions(run, found)), title="Conditions")
 
 
-def _conditions(run: PlannedRun, stated: Sequence[str], *, bounded: bool) -> Iterator[str]:
+def _conditions(run: PlannedRun, claim: Claim) -> Iterator[str]:
     """List the conditions of the promise."""
     yield "All parties follow the protocol."
-    if run.foreseen is not None:
-        yield f"The promise is against {run.foreseen.claim.against}, and against nobody else."
-    if bounded:
+    yield f"The promise is against {claim.against}, and against nobody else."
+    if claim.bounded:
         yield f"All clients together hold at most {run.n_total:,} records."
     yield (
         "Bounds, N, k, columns, epsilon and delta were chosen without looking at the records, and so was which result "
@@ -320,7 +308,7 @@ def _conditions(run: PlannedRun, stated: Sequence[str], *, bounded: bool) -> Ite
     )
     yield "Nobody breaks ChaCha20 or TLS 1.3: the masks and the bits behind the noise rest on them."
     yield "Launcher and computers of the parties can be trusted."
-    for part in "; ".join(stated).split("; "):
+    for part in "; ".join(claim.conditions).split("; "):
         text = part.removeprefix("that ")
         if text and text != "all parties follow the protocol":
             yield f"{text[:1].upper()}{text[1:]}."

@@ -74,6 +74,10 @@ _LABELS = (
 )
 _BASE = 0.01
 _SURE = 1.0
+_DELTA = (
+    "Delta, {:.3g}, is what the promise leaves out: by itself it would not exclude that a record comes out whole with "
+    "that chance."
+)
 
 
 def files(*, labels: bool) -> Listing:
@@ -236,7 +240,7 @@ def promise_words(epsilon: float, delta: float, unit: str, neighbours: str = ADD
         "all messages that those whom the promise is against receive in this run (not for when they come), for "
         "whatever they compute from them, and whatever else they know.",
         example,
-        *(_delta_words(delta) if delta > 0.0 else []),
+        *([_DELTA.format(delta)] if delta > 0.0 else []),
     ]
 
 
@@ -248,13 +252,6 @@ def worlds(neighbours: str) -> str:
         f"in one its values count, in the other they do not ({neighbours}); that it is among the records is known in "
         "both"
     )
-
-
-def _delta_words(delta: float) -> list[str]:
-    return [
-        f"Delta, {delta:.3g}, is what the promise leaves out: by itself it would not exclude that a record comes out "
-        "whole with that chance."
-    ]
 
 
 def not_promised(run: PlannedRun) -> Iterator[str]:

@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from fastlloyd.errors import InternalError
-from fastlloyd.estimator.parameter import ParameterError, StoredParameters
+from fastlloyd.estimator.parameter import ParameterError
 from fastlloyd.privacy.accountant import change_epsilon, spent
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, ZERO_OUT_RECORD, Release
@@ -122,7 +122,7 @@ class Spending:
         The common budget, epsilon and delta, of all fits that count together.
     """
 
-    def __init__(self, model: StoredParameters) -> None:
+    def __init__(self, model: Any) -> None:
         self._model = model
         self.limit: Limit | None = None
         self.releases: tuple[Release, ...] = ()

@@ -81,9 +81,9 @@ def fit_together(
         As `FastLloyd.fit`.
     """
     with in_own_words():
-        inputs = prepare(model, raw_parts, model.bounds_, server_points)
+        config, n_clients, inputs = prepare(model, raw_parts, model.bounds_, server_points)
         spending = Spending(model)
-        ended = run_together(inputs.config, inputs.n_clients, inputs=inputs.public, afford=spending.afford)
+        ended = run_together(config, n_clients, inputs=inputs, afford=spending.afford)
         spending.check(ended.ledgers.values())
     results = [outcome.result for outcome in ended.outcomes.values() if outcome.result is not None]
     result = max(results, key=lambda one: one.noisy_sizes is not None)
@@ -101,7 +101,7 @@ def fit_together(
     model.n_iter_ = rounds
     model._n_features_out = int(model.n_clusters) if result.centroids is None else len(result.centroids)
     if result.centroids is None or not np.isfinite(result.centroids).all():
-        return [np.asarray(ended.outcomes[party].raw_labels) for party in clients(inputs.n_clients)]
+        return [np.asarray(ended.outcomes[party].raw_labels) for party in clients(n_clients)]
     if is_vertical(model):
         raw_parts = [np.concatenate(raw_parts, axis=1)]
     return [nearest(scale(part, model.bounds_), scaled_centers(model))[0] for part in raw_parts]

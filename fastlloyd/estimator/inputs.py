@@ -7,7 +7,7 @@ the caller's, and each part is read only by its owner.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.dataset import Dataset
 from fastlloyd.data.vertical import VerticalTable
 from fastlloyd.errors import ConfigError
-from fastlloyd.estimator.parameter import ParameterError, StoredParameters, read_parameters
+from fastlloyd.estimator.parameter import ParameterError, read_parameters
 from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import PublicInputs, ServerInputs
@@ -30,24 +30,7 @@ _SOURCE = "memory"
 _NO_DEADLINE_S = 86_400.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
-    """The arguments of `run_together`.
-
-    Attributes
-    ----------
-    config : RunConfig
-    n_clients : int
-    public : PublicInputs
-        With all parts in it.
-    """
-
-    config: RunConfig
-    n_clients: int
-    public: PublicInputs = field(repr=False)
-
-
-def is_vertical(model: StoredParameters) -> bool:
+def is_vertical(model: Any) -> bool:
     """Whether the parties of the model's protocol hold columns of the same records."""
     return find(model.protocol).partition == "vertical"
 
@@ -103,11 +86,11 @@ def _take_columns(model: Any, d: int, names: list[str]) -> None:
 
 
 def prepare(
-    model: StoredParameters,
+    model: Any,
     raw_parts: list[NDArray[np.float64]],
     bounds: Bounds,
     server_points: NDArray[np.float64] | None,
-) -> Inputs:
+) -> tuple[RunConfig, int, PublicInputs]:
     """Prepare the inputs of the parties.
 
     Parameters
@@ -118,6 +101,13 @@ def prepare(
     bounds : Bounds
         Named, of all features.
     server_points : float64 array, shape (s, d), or None
+
+    Returns
+    -------
+    config : RunConfig
+    n_clients : int
+    inputs : PublicInputs
+        With all parts in it.
 
     Raises
     ------
@@ -147,10 +137,10 @@ def prepare(
         public = replace(public, server_values=server_points)
     if (people := find_protocol(config.protocol).people(config)) is not None:
         raise ConfigError(f"{people} names a column of a file: of arrays, each is one user; leave it out")
-    return Inputs(config=config, n_clients=n_clients, public=public)
+    return config, n_clients, public
 
 
-def _config(model: StoredParameters, n_total: int) -> RunConfig:
+def _config(model: Any, n_total: int) -> RunConfig:
     """Return the configuration of the run."""
     given = {
         "data": _SOURCE,

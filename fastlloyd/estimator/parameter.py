@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,26 +32,6 @@ _SIDES = ("lo", "hi")
 _OPTIONS = ("protocol", "k", "epsilon", "delta", "accept_large_delta", "n_total", "rounds", "seed", "ring_bits")
 """Options of a run that are parameters, most under the same name."""
 _BUDGET = reader(tuple[Annotated[float, Within(0, 1e6)], Annotated[float, Within(0, 0.5)]])
-
-
-class StoredParameters(Protocol):
-    """What `FastLloyd` stores of its parameters, unchecked."""
-
-    n_clusters: Any
-    epsilon: Any
-    delta: Any
-    accept_large_delta: Any
-    n_total: Any
-    bounds: Any
-    protocol: Any
-    rounds: Any
-    random_state: Any
-    ring_bits: Any
-    settings: Any
-    budget: Any
-    ledger: Any
-    server_data: Any
-    _account: Any
 
 
 class ParameterError(ConfigError, ValueError):
@@ -73,8 +53,8 @@ def in_own_words() -> Iterator[None]:
         raise ParameterError(text) from error
 
 
-def check_parameters(model: StoredParameters) -> None:
-    """Check types and ranges; checks against X and the protocol follow later."""
+def check_parameters(model: Any) -> None:
+    """Check types and ranges of what `FastLloyd` stores; checks against X and the protocol follow later."""
     if model.bounds is None:
         raise ParameterError(
             "bounds: expected (lo, hi), the lowest and highest value that each feature may have, got None; they are "
@@ -98,7 +78,7 @@ def check_parameters(model: StoredParameters) -> None:
 
 
 @in_own_words()
-def read_parameters(model: StoredParameters) -> dict[str, Any]:
+def read_parameters(model: Any) -> dict[str, Any]:
     """Return the parameters that are options of a run, as plain values by the options' names.
 
     Raises
@@ -119,7 +99,7 @@ def read_parameters(model: StoredParameters) -> dict[str, Any]:
     return values
 
 
-def _wrong(model: StoredParameters, name: str, expected: str) -> ParameterError:
+def _wrong(model: Any, name: str, expected: str) -> ParameterError:
     return ParameterError(f"{name}: expected {expected}, got {show(getattr(model, name))}")
 
 

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds, parse_bounds, scale
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.merge import Unit
-from fastlloyd.data.records import RawRows
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import quantise, round_centers
 from fastlloyd.report.display import csv_text
 from fastlloyd.report.document import load as load_report
-from fastlloyd.report.files import PRIVATE_MODE, labels_csv, write_atomic
 
 _BLOCK_VALUES = 1 << 18
 _MOST_BITS = 24
@@ -123,22 +121,3 @@ def nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArra
         scores = norms - 2.0 * ((points[start : start + step] - origin) @ moved.T)
         labels[start : start + step] = np.argmin(scores, axis=1)
     return labels
-
-
-def write_labels(path: Path, raw_labels: NDArray[np.int64], raw_rows: RawRows | None = None) -> None:
-    """Write the label of each row, mode 0600; the file appears whole, by rename.
-
-    Parameters
-    ----------
-    path : Path
-    raw_labels : int64 array, shape (n,)
-        Of the records.
-    raw_rows : RawRows, optional
-        The rows behind them.
-
-    Raises
-    ------
-    ConfigError
-        The file cannot be written.
-    """
-    write_atomic(path, labels_csv(raw_labels, raw_rows), mode=PRIVATE_MODE, flag="--out")

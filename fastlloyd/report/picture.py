@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.report.labelling import nearest
 
 _GAP = 12
 _STRIP = 48
 _FRAME = 5
 _WARNING = (214, 39, 40)
 _BACKGROUND = 255
-_BLOCK_VALUES = 1 << 21
 _LUMINANCE = np.array([0.299, 0.587, 0.114])
 
 
@@ -27,18 +27,15 @@ def palette_picture(
     pixels: NDArray[np.float64],
     centroids: NDArray[np.float64],
     *,
-    labels: NDArray[np.int64] | None = None,
     doubtful: bool = False,
 ) -> bytes:
-    """Draw a picture, beside it the same picture in k colours, and below it the palette.
+    """Draw a picture, beside it the same picture with each pixel as its nearest centroid, and below it the palette.
 
     Parameters
     ----------
     image_shape : (height, width) or (height, width, channels)
     pixels : float64 array, shape (height * width, d), values 0..255, d = 3 (or 1: grey)
     centroids : float64 array, shape (k, d)
-    labels : int64 array, shape (height * width,), optional
-        By default each pixel gets its nearest centroid.
     doubtful : bool
         Draw a red frame; the report gives the reason.
 
@@ -60,9 +57,8 @@ def palette_picture(
             f"{pixels.shape} and {centroids.shape}; leave --columns out"
         )
     palette = _bytes(centroids)
-    chosen = _nearest(pixels, centroids) if labels is None else labels
     original = _bytes(pixels).reshape(height, width, 3)
-    redrawn = palette[chosen].reshape(height, width, 3)
+    redrawn = palette[nearest(pixels, centroids)].reshape(height, width, 3)
     canvas = np.full((3 * _GAP + height + _STRIP, 3 * _GAP + 2 * width, 3), _BACKGROUND, dtype=np.uint8)
     canvas[_GAP : _GAP + height, _GAP : _GAP + width] = original
     canvas[_GAP : _GAP + height, 2 * _GAP + width : 2 * _GAP + 2 * width] = redrawn
@@ -116,14 +112,3 @@ def _bytes(colours: NDArray[np.float64]) -> NDArray[np.uint8]:
     """Round colours to bytes, grey ones to three equal channels."""
     whole = np.clip(np.rint(colours), 0, 255).astype(np.uint8)
     return np.repeat(whole, 3, axis=1) if whole.shape[1] == 1 else whole
-
-
-def _nearest(pixels: NDArray[np.float64], centroids: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Label pixels with their nearest centroid, block by block."""
-    half = np.einsum("kd,kd->k", centroids, centroids) / 2
-    size = max(1, _BLOCK_VALUES // len(centroids))
-    labels = np.empty(len(pixels), dtype=np.int64)
-    for start in range(0, len(pixels), size):
-        block = pixels[start : start + size]
-        labels[start : start + size] = np.argmin(half - block @ centroids.T, axis=1)
-    return labels

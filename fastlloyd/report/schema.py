@@ -122,37 +122,14 @@ def _all(value: Any, rule: list[Mapping[str, Any]], _: Mapping[str, Any], where:
         yield from _problems(value, rules, where)
 
 
-def _constant(value: Any, rule: Any, _: Mapping[str, Any], where: str) -> Iterator[str]:
-    if value != rule or isinstance(value, bool) != isinstance(rule, bool):
-        yield f"{where}: expected {rule!r}, got {_shown(value)}"
+def _rule(
+    kind: str, words: str, fits: Callable[[Any, Any], bool], shown: Callable[[Any], object] | None = None
+) -> Callable[..., Iterator[str]]:
+    """Make the check of a value by itself, if it is of a kind ('' for any); `words` say what was expected."""
 
-
-def _choice(value: Any, rule: list[Any], _: Mapping[str, Any], where: str) -> Iterator[str]:
-    if value not in rule:
-        yield f"{where}: expected one of {rule}, got {_shown(value)}"
-
-
-def _pattern(value: Any, rule: str, _: Mapping[str, Any], where: str) -> Iterator[str]:
-    if isinstance(value, str) and not re.search(rule, value):
-        yield f"{where}: expected text like {rule}, got {_shown(value)}"
-
-
-def _length(value: Any, rule: int, _: Mapping[str, Any], where: str) -> Iterator[str]:
-    if isinstance(value, str) and len(value) < rule:
-        yield f"{where}: expected at least {rule} characters, got {_shown(value)}"
-
-
-def _entries(value: Any, rule: int, _: Mapping[str, Any], where: str) -> Iterator[str]:
-    if isinstance(value, list) and len(value) < rule:
-        yield f"{where}: expected at least {rule} entries, got {len(value)}"
-
-
-def _limit(words: str, fits: Callable[[float, float], bool]) -> Callable[..., Iterator[str]]:
-    """Make the check of a limit on numbers."""
-
-    def check(value: Any, rule: float, _: Mapping[str, Any], where: str) -> Iterator[str]:
-        if _TYPES["number"](value) and not fits(value, rule):
-            yield f"{where}: expected {words} {rule}, got {_shown(value)}"
+    def check(value: Any, rule: Any, _: Mapping[str, Any], where: str) -> Iterator[str]:
+        if (not kind or _TYPES[kind](value)) and not fits(value, rule):
+            yield f"{where}: expected {words.format(rule)}, got {(shown or _shown)(value)}"
 
     return check
 
@@ -166,14 +143,14 @@ _CHECKS: dict[str, Callable[..., Iterator[str]]] = {
     "items": _items,
     "if": _condition,
     "allOf": _all,
-    "const": _constant,
-    "enum": _choice,
-    "pattern": _pattern,
-    "minLength": _length,
-    "minItems": _entries,
-    "minimum": _limit("at least", lambda value, limit: value >= limit),
-    "maximum": _limit("at most", lambda value, limit: value <= limit),
-    "exclusiveMaximum": _limit("below", lambda value, limit: value < limit),
+    "const": _rule("", "{!r}", lambda value, rule: value == rule and isinstance(value, bool) == isinstance(rule, bool)),
+    "enum": _rule("", "one of {}", lambda value, rule: value in rule),
+    "pattern": _rule("string", "text like {}", lambda value, rule: re.search(rule, value) is not None),
+    "minLength": _rule("string", "at least {} characters", lambda value, rule: len(value) >= rule),
+    "minItems": _rule("array", "at least {} entries", lambda value, rule: len(value) >= rule, len),
+    "minimum": _rule("number", "at least {}", lambda value, rule: value >= rule),
+    "maximum": _rule("number", "at most {}", lambda value, rule: value <= rule),
+    "exclusiveMaximum": _rule("number", "below {}", lambda value, rule: value < rule),
 }
 
 

@@ -186,10 +186,10 @@ def test_two_owners_of_columns_may_do_with_or_without_a_third_party() -> None:
     X = np.array_split(blobs(), 2, axis=1)
     names = ("a", "b", "c", "d")
     for mode, n_clients, first in (("auto", 1, 0), ("two-party", 1, 0), ("server-aided", 2, 1)):
-        inputs = prepare(model("vertical-he", settings={"mode": mode}), X, Bounds(LO, HI, names), None)
-        assert inputs.n_clients == n_clients
-        assert isinstance(inputs.public, VerticalInputs)
-        assert inputs.public.owners == (PartyId(first), PartyId(first + 1))
+        _, found, inputs = prepare(model("vertical-he", settings={"mode": mode}), X, Bounds(LO, HI, names), None)
+        assert found == n_clients
+        assert isinstance(inputs, VerticalInputs)
+        assert inputs.owners == (PartyId(first), PartyId(first + 1))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from fastlloyd.cli.label import main
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.report.document import encode
-from fastlloyd.report.labelling import nearest, write_labels
+from fastlloyd.report.labelling import nearest
 from tests.unit.report.figures import report
 
 
@@ -73,11 +73,10 @@ def test_a_missing_column_or_value_writes_nothing(files):
 
 
 def test_a_place_that_cannot_be_written(files):
-    with pytest.raises(ConfigError, match="--out: .* cannot be written"):
-        write_labels(files / "gone" / "labels.csv", np.zeros(3, dtype=np.int64))
     (files / "taken").mkdir()
-    with pytest.raises(ConfigError, match="--out: .* cannot be written"):
-        write_labels(files / "taken", np.zeros(3, dtype=np.int64))
+    for out in (files / "gone" / "labels.csv", files / "taken"):
+        with pytest.raises(ConfigError, match="--out: .* cannot be written"):
+            run(files, "--out", str(out))
     assert sorted(path.name for path in files.iterdir()) == ["centroids.csv", "new.csv", "taken"]
 
 

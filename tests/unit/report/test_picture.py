@@ -42,18 +42,11 @@ def test_original_redrawn_and_palette():
     assert np.all(image[0] == 255) and np.all(image[-1] == 255)
 
 
-def test_given_labels_are_used():
-    pixels = np.zeros((4, 1))
-    labels = np.array([1, 0, 1, 0])
-    image = decode(palette_picture((2, 2), pixels, np.array([[0.0], [90.0]]), labels=labels))
-    assert image[12:14, 12 + 2 + 12 : -12, 0].tolist() == [[90, 0], [90, 0]]
-
-
 def test_blocks_do_not_change_the_picture(monkeypatch):
     pixels = np.random.default_rng(1).uniform(0, 255, (300, 3))
     centers = pixels[:7]
     whole = palette_picture((15, 20, 3), pixels, centers)
-    monkeypatch.setattr("fastlloyd.report.picture._BLOCK_VALUES", 70)
+    monkeypatch.setattr("fastlloyd.report.labelling._BLOCK_VALUES", 70)
     assert palette_picture((15, 20, 3), pixels, centers) == whole
 
 
