@@ -269,13 +269,7 @@ class Served:
     late: frozenset[PartyId]
 
 
-def server(
-    plan: MaskedPlan,
-    noise: Draw,
-    *,
-    stored: Mapping[int, bytes] | None = None,
-    rounds_done: Mapping[PartyId, int] | None = None,
-) -> Party[Served]:
+def server(plan: MaskedPlan, noise: Draw, *, stored: StoredRounds | None = None) -> Party[Served]:
     """Run the server.
 
     Parameters
@@ -284,9 +278,8 @@ def server(
     noise : callable
         Round number t to fresh secret noise in grid units, int64, shape (plan.elements(t),); zeros with pairwise
         masking.
-    stored : mapping from round to reply bytes, optional
+    stored : StoredRounds, optional
         On resume: replies of closed rounds, sent again unchanged; their noise is never drawn again.
-    rounds_done : mapping from client to its number of accepted replies, optional
 
     Notes
     -----
@@ -295,9 +288,7 @@ def server(
     """
     # With pairwise masks the clients add the noise, in shares.
     ahead = Ahead(len(plan.rounds), plan.releases, noise)
-    rounds = ServerRounds(
-        plan.clients, len(plan.rounds), ahead, at_least=plan.min_clients, stored=stored, rounds_done=rounds_done
-    )
+    rounds = ServerRounds(plan.clients, len(plan.rounds), ahead, at_least=plan.min_clients, stored=stored)
     included: list[tuple[PartyId, ...]] = []
 
     def answer(total: RingArray, among: tuple[PartyId, ...]) -> NoisyMaskedSum:

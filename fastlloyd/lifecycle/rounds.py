@@ -50,18 +50,22 @@ class MessageFormat(Generic[M]):
 
 @dataclass(frozen=True, slots=True)
 class StoredRounds:
-    """What a client saved of an interrupted run.
+    """What a party saved of an interrupted run, and what its peers say that they have of it.
 
     Attributes
     ----------
-    uplinks, replies : mapping from round to bytes sent or accepted
+    uplinks, replies : mapping from round to bytes
+        Sent or accepted by a client; the server has no uplinks.
     server_done : int
-        Rounds that the server has closed.
+        At a client: rounds that the server has closed.
+    clients_done : mapping from client to int
+        At the server: how many replies each has accepted.
     """
 
     uplinks: Mapping[int, bytes] = field(default_factory=dict)
     replies: Mapping[int, bytes] = field(default_factory=dict)
     server_done: int = 0
+    clients_done: Mapping[PartyId, int] = field(default_factory=dict)
 
 
 class Ahead:
@@ -277,9 +281,8 @@ class ServerRounds:
     ahead : Ahead
     at_least : int
         A round with fewer clients fails.
-    stored : mapping from round to reply bytes, optional
+    stored : StoredRounds, optional
         On resume: replies of closed rounds, sent again unchanged.
-    rounds_done : mapping from client to its number of accepted replies, optional
 
     Attributes
     ----------
@@ -294,15 +297,13 @@ class ServerRounds:
         ahead: Ahead,
         *,
         at_least: int,
-        stored: Mapping[int, bytes] | None = None,
-        rounds_done: Mapping[PartyId, int] | None = None,
+        stored: StoredRounds | None = None,
     ) -> None:
         self._everybody = clients(count)
         self._rounds = rounds
         self._ahead = ahead
         self._at_least = at_least
-        self._stored = stored or {}
-        self._done = rounds_done or {}
+        self._stored = stored or StoredRounds()
         self.late: frozenset[PartyId] = frozenset()
 
     def masked(
@@ -375,12 +376,13 @@ class ServerRounds:
         values: Mapping[str, Any] | None = None,
         adds: bool = False,
     ) -> Party[M]:
-        if t in self._stored:
-            reply = recall(down.type, self._stored[t], down.format, f"reply-{t}")
+        if t in self._stored.replies:
+            reply = recall(down.type, self._stored.replies[t], down.format, f"reply-{t}")
+            done = self._stored.clients_done
             yield Attest(SERVER, reply, t)
-            yield Send(tuple(party for party in self._everybody if self._done.get(party, 0) <= t), reply, t)
+            yield Send(tuple(party for party in self._everybody if done.get(party, 0) <= t), reply, t)
             return reply
-        if stock is not None and t == len(self._stored):
+        if stock is not None and t == len(self._stored.replies):
             self._ahead.stock(stock())
         uplinks: Mapping[PartyId, Any] = {}
         among = self._everybody

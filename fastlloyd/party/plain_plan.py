@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from itertools import accumulate
+from typing import Any, Protocol, Self
 
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
+from fastlloyd.privacy.shares import noise_price, spread
 from fastlloyd.wire.decode import decode
 
 ACCOUNTING_SLACK = 1e-9
 """Relative difference of a recomputed epsilon that two versions of the accounting library may have."""
 _AUTOMATIC = ("delta", "rounds")
+# Ring elements that a party prepares for later rounds (8 MiB at most).
+_READY_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,44 @@ class PlainPlan:
                 raise ValueError(f"the plan has {name} = {got!r}, expected {value!r}")
 
 
+class _Rounds(Protocol):
+    """What a plan of rounds states."""
+
+    @property
+    def rounds(self) -> Sized:
+        """One entry for each round."""
+
+    def elements(self, t: int) -> int:
+        """Return the ring elements of a message in round t."""
+
+    def releases(self, t: int) -> tuple[Release, ...]:
+        """Return what round t releases."""
+
+    def all_releases(self) -> tuple[Release, ...]:
+        """Return the releases of all rounds."""
+
+
+class RoundsPlan(PlainPlan):
+    """A plan of rounds, of which a subclass states the numbers and the releases of each."""
+
+    __slots__ = ()
+
+    def rounds_ahead(self: _Rounds, t: int) -> range:
+        """Return the rounds from t on whose noise and masks are prepared ahead: bounded in memory."""
+        together = accumulate(self.elements(later) for later in range(t, len(self.rounds)))
+        fitting = sum(elements <= _READY_ELEMENTS for elements in together)
+        return range(t, min(len(self.rounds), t + max(1, fitting)))
+
+    def all_releases(self: _Rounds) -> tuple[Release, ...]:
+        """Return the releases of all rounds in order."""
+        return tuple(release for t in range(len(self.rounds)) for release in self.releases(t))
+
+    @property
+    def noise_price(self: _Rounds) -> float:
+        """All noise over what a server would add alone for the same epsilon; 1 without shares."""
+        return max(map(noise_price, self.all_releases()), default=1.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTerms:
     """Public terms that all parties state before a run and that its plan repeats.
@@ -74,6 +116,36 @@ class RunTerms:
     k: int
     n_total: int
     seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumsTerms(RunTerms):
+    """Public terms of a run of noisy masked sums.
+
+    Attributes
+    ----------
+    min_clients : int
+        How many a round needs.
+    masking : {'common', 'pairwise'}
+    known_shares : int
+        With pairwise masking, t: number of clients whose shares of noise an observer may know, including its own.
+    """
+
+    min_clients: int
+    epsilon: float
+    ring_bits: int
+    masking: str
+    known_shares: int
+
+    @property
+    def in_shares(self) -> bool:
+        """Whether the clients add the noise, in shares."""
+        return self.masking == "pairwise"
+
+    @property
+    def all_noise(self) -> float:
+        """Standard deviation of all noise over that of the noise that counts: sqrt(m / (m - t)) with shares, else 1."""
+        return spread(self.clients, self.known_shares) if self.in_shares else 1.0
 
 
 def same_named(kind: type[PlainPlan], *sources: object, but: tuple[str, ...] = _AUTOMATIC) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import typing
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
@@ -201,9 +201,7 @@ class Horizontal(OfRecords[H]):
         """Name the clients whose uplinks are in the stored reply of round t."""
 
     @abstractmethod
-    def play_server(
-        self, session: Session, plan: H, secret: Any, stored: Mapping[int, bytes], rounds_done: Mapping[PartyId, int]
-    ) -> Party[ServerRoundsEnd]:
+    def play_server(self, session: Session, plan: H, secret: Any, stored: StoredRounds) -> Party[ServerRoundsEnd]:
         """Play the server's rounds.
 
         Parameters
@@ -212,10 +210,8 @@ class Horizontal(OfRecords[H]):
         plan : Plan
         secret : object
             What `server_secret` gave.
-        stored : mapping from round to reply bytes
-            On resume, those that were fixed before.
-        rounds_done : mapping from client to int
-            How many replies each has accepted.
+        stored : StoredRounds
+            On resume, the replies that were fixed before.
         """
 
     @abstractmethod
@@ -272,7 +268,9 @@ class Horizontal(OfRecords[H]):
             kind=self.plan_type,
             make=lambda announced: self.fresh_plan(session, announced.names),
             bounds=self.bounds,
-            play=lambda plan, stored, done: self.play_server(session, plan, secret, stored, done),
+            play=lambda plan, replies, done: self.play_server(
+                session, plan, secret, StoredRounds(replies=replies, clients_done=done)
+            ),
             included=self.included,
             relays_seed=self.relays_seed,
         )

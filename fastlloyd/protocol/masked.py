@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.lifecycle.masked_sums import MESSAGES, MaskedPlan, NoisyMaskedSum, Served, bounds, server, vector_format
-from fastlloyd.lifecycle.rounds import Draw
+from fastlloyd.lifecycle.rounds import Draw, StoredRounds
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairwiseMasks
@@ -149,16 +149,9 @@ class Masked(Horizontal[S]):
         """Return what the server draws its noise from."""
         return SecretRandom()
 
-    def play_server(
-        self,
-        session: Session,
-        plan: S,
-        secret: SecretRandom,
-        stored: Mapping[int, bytes],
-        rounds_done: Mapping[PartyId, int],
-    ) -> Party[Served]:
+    def play_server(self, session: Session, plan: S, secret: SecretRandom, stored: StoredRounds) -> Party[Served]:
         """Add up masked vectors and noise."""
-        return server(plan, lambda t: self.noise(plan, t, secret), stored=stored, rounds_done=rounds_done)
+        return server(plan, lambda t: self.noise(plan, t, secret), stored=stored)
 
     def own_share(self, plan: S) -> Draw | None:
         """Return what draws this client's shares of the noise; None where the server adds it."""

@@ -36,14 +36,14 @@ from fastlloyd.masking.fixed import GAUSSIAN_TAIL, choose_fraction_bits
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.party.option import read_settings
-from fastlloyd.party.plain_plan import PlainPlan, RunTerms, check_delta, check_epsilon, same_named
+from fastlloyd.party.plain_plan import RoundsPlan, SumsTerms, check_delta, check_epsilon, same_named
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.delta import stated_delta
 from fastlloyd.privacy.limits import check_clients, check_clusters, check_masking, check_numbers, check_rounds
 from fastlloyd.privacy.noise.sampler import round_normal
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, Release
-from fastlloyd.privacy.shares import draw_gaussian_share, noise_price, spread
+from fastlloyd.privacy.shares import draw_gaussian_share
 from fastlloyd.protocol.masked import Masked, masked_flow, masked_sights
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
@@ -63,8 +63,6 @@ Floats = NDArray[np.float64]
 MAX_ROUNDS = 1000
 # A plan's noise over that of a client's own plan, at most: it is calibrated to the last digits of epsilon.
 _MOST_NOISE = 1.01
-# Ring elements that a party keeps ready for rounds to come (8 MiB at most).
-_READY_ELEMENTS = 1 << 20
 # How often a round's noise is drawn again, to see how far it moves the centres.
 _DRAWS = 32
 
@@ -100,34 +98,6 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SumsTerms(RunTerms):
-    """What the public parameters and the plan have in common.
-
-    Attributes
-    ----------
-    min_clients : int
-        How many a round needs.
-    masking : {'common', 'pairwise'}
-    known_shares : int
-        With pairwise masking, of how many clients an observer may know the shares of noise, its own counted.
-    settings : mapping
-        The protocol's, as configured.
-    """
-
-    min_clients: int
-    epsilon: float
-    ring_bits: int
-    masking: str
-    known_shares: int
-    settings: Mapping[str, Any]
-
-    @property
-    def all_noise(self) -> float:
-        """Standard deviation of all noise over that of the noise that counts; above 1 with shares."""
-        return spread(self.clients, self.known_shares) if self.masking == "pairwise" else 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SumsParameters(SumsTerms):
     """Public parameters of one run.
 
@@ -137,10 +107,13 @@ class SumsParameters(SumsTerms):
         None: the default, 1 / (100 N).
     rounds : int or None
         None: the protocol's number.
+    settings : mapping
+        The protocol's, as configured.
     """
 
     delta: float | None
     rounds: int | None
+    settings: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         check_clients(self.clients, self.min_clients)
@@ -151,7 +124,7 @@ class SumsParameters(SumsTerms):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SumsPlan(SumsTerms, PlainPlan):
+class SumsPlan(SumsTerms, RoundsPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes
@@ -164,6 +137,7 @@ class SumsPlan(SumsTerms, PlainPlan):
         Of every round.
     """
 
+    settings: Mapping[str, Any]
     d: int
     names: tuple[str, ...]
     delta: float
@@ -175,11 +149,6 @@ class SumsPlan(SumsTerms, PlainPlan):
         """Return the ring elements of a message in round t."""
         return sum(part.elements for part in self.parts)
 
-    def rounds_ahead(self, t: int) -> range:
-        """Return the rounds from t on whose noise is worth having ready: bounded in memory."""
-        fitting = sum(size <= _READY_ELEMENTS for size in accumulate(map(self.elements, range(t, len(self.rounds)))))
-        return range(t, min(len(self.rounds), t + max(1, fitting)))
-
     def releases(self, t: int) -> tuple[Release, ...]:
         """Return what round t releases: each part, on the grid.
 
@@ -187,7 +156,7 @@ class SumsPlan(SumsTerms, PlainPlan):
         -----
         Privacy: the sums are whole numbers times 2^q, so one record moves a part by its sensitivity times 2^q.
         """
-        grid, shared = float(1 << self.fraction_bits), self.masking == "pairwise"
+        grid, shared = float(1 << self.fraction_bits), self.in_shares
         return tuple(
             Release(
                 round=t,
@@ -203,15 +172,6 @@ class SumsPlan(SumsTerms, PlainPlan):
             )
             for part in self.parts
         )
-
-    def all_releases(self) -> tuple[Release, ...]:
-        """Return the releases of all rounds in order."""
-        return tuple(release for t in range(len(self.rounds)) for release in self.releases(t))
-
-    @property
-    def noise_price(self) -> float:
-        """All noise over what a server would add alone for the same epsilon; 1 without shares."""
-        return max(map(noise_price, self.all_releases()))
 
     def noise_on(self, name: str, t: int) -> float:
         """Return the standard deviation of all noise on each number of a part in round t, as `step` receives it."""

@@ -159,7 +159,8 @@ def run(
         for me, rows in zip(everybody, parts, strict=True)
     }
     done = {me: len(own.replies) for me, own in stored.items()}
-    parties[SERVER] = server(plan, noise or (lambda t: draw_noise(plan, t, secret)), stored=replies, rounds_done=done)
+    fixed = StoredRounds(replies=replies or {}, clients_done=done)
+    parties[SERVER] = server(plan, noise or (lambda t: draw_noise(plan, t, secret)), stored=fixed)
     simulation = Simulation(parties, tap)
     return Run(simulation, simulation.run())
 

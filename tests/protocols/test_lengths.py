@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import fastlloyd.protocols.fastlloyd.plan as plan_module
+import fastlloyd.party.plain_plan as plan_module
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.lifecycle.masked_sums import GlobalMsa, MaskedUpdate, NoisyMaskedSum, bounds, server
 from fastlloyd.lifecycle.rounds import StoredRounds
@@ -94,9 +94,10 @@ def play(
     kept = dict(stored or {})
     add = 1 if plan.masking == "common" else 0
     done = {party: len(each.replies) for party, each in kept.items()}
+    fixed = StoredRounds(replies=replies or {}, clients_done=done)
     simulation = Simulation(
         {
-            SERVER: server(plan, lambda t: add * noise[SERVER, t], stored=replies, rounds_done=done),
+            SERVER: server(plan, lambda t: add * noise[SERVER, t], stored=fixed),
             **{me: add_up(me, plan, own, noise, kept.get(me, StoredRounds())) for me in clients(plan.clients)},
         },
         tap,

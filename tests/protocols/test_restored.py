@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fastlloyd.protocols.fastlloyd.plan as plan_module
+import fastlloyd.party.plain_plan as plan_module
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum
 from fastlloyd.lifecycle.rounds import StoredRounds

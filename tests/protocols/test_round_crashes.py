@@ -31,7 +31,7 @@ from tests.protocols import support
 from tests.protocols.feddp import support as feddp
 
 M = 3
-MakeParty = Callable[[PartyId, StoredRounds, Mapping[PartyId, int]], Party[Any]]
+MakeParty = Callable[[PartyId, StoredRounds], Party[Any]]
 
 
 class Lives:
@@ -73,7 +73,7 @@ class Lives:
         self._check(done)
         running = {
             party: self._make(
-                party, StoredRounds(self._stored(party, "uplink"), self._stored(party, "reply"), done[SERVER]), done
+                party, StoredRounds(self._stored(party, "uplink"), self._stored(party, "reply"), done[SERVER], done)
             )
             for party in self.disks
         }
@@ -142,12 +142,10 @@ def fastlloyd(masking: str, protocol: str) -> tuple[MakeParty, Any]:
     masks: Any = support.common_masks(M) if masking == "common" else support.pairwise_masks(support.fresh_pairs(M))
     parts = np.array_split(points, M)
 
-    def make(party: PartyId, stored: StoredRounds, done: Mapping[PartyId, int]) -> Party[Any]:
+    def make(party: PartyId, stored: StoredRounds) -> Party[Any]:
         secret = SecretRandom()
         if party.is_server:
-            return fastlloyd_server(
-                plan, lambda t: draw_noise(plan, t, secret), stored=stored.replies, rounds_done=done
-            )
+            return fastlloyd_server(plan, lambda t: draw_noise(plan, t, secret), stored=stored)
         own = quantise(parts[party.rank - 1], plan.fraction_bits)
         share = (lambda t: draw_share(plan, t, secret)) if masking == "pairwise" else None
         return fastlloyd_client(party, own, plan, masks[party], share=share, stored=stored)
@@ -161,9 +159,9 @@ def feddp_rounds(start: str) -> tuple[MakeParty, Any]:
     masks = support.pairwise_masks(support.fresh_pairs(M))
     parts = np.array_split(data.points, M)
 
-    def make(party: PartyId, stored: StoredRounds, done: Mapping[PartyId, int]) -> Party[Any]:
+    def make(party: PartyId, stored: StoredRounds) -> Party[Any]:
         if party.is_server:
-            return feddp_server(plan, data.server_points, restarts=2, stored=stored.replies, rounds_done=done)
+            return feddp_server(plan, data.server_points, restarts=2, stored=stored)
         own = quantise(parts[party.rank - 1], plan.fraction_bits)
         share = partial(draw_feddp_share, plan, secret=SecretRandom())
         return feddp_client(party, own, plan, masks[party], share=share, stored=stored)

@@ -8,10 +8,9 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.merging import LEAST, MOST
-from fastlloyd.party.plain_plan import RunTerms
+from fastlloyd.party.plain_plan import SumsTerms
 from fastlloyd.privacy.limits import check_clients, check_clusters, check_masking, check_numbers, check_rounds
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES
-from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.fastlloyd.settings import PLUS, settings_from
 
 MECHANISMS = {
@@ -21,28 +20,25 @@ MECHANISMS = {
     "sulloyd": "laplace",
     "lloyd": "none",
 }
-_IN_SHARES = {"gaussian": GAUSSIAN_SHARES, "laplace": LAPLACE_SHARES, "none": "none"}
+_IN_SHARES = {"gaussian": GAUSSIAN_SHARES, "laplace": LAPLACE_SHARES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgreedTerms(RunTerms):
+class AgreedTerms(SumsTerms):
     """What the public parameters and the plan have in common.
 
     Attributes
     ----------
     choose_k : bool
         Let the clients choose k from the last centres (fastlloyd-plus).
-    masking : {'common', 'pairwise'}
-    known_shares : int
-        With pairwise masking, t: number of clients whose shares of noise an observer may know, including its own.
     """
 
-    min_clients: int
-    epsilon: float
-    ring_bits: int
-    masking: str
-    known_shares: int
     choose_k: bool = False
+
+    @property
+    def in_shares(self) -> bool:
+        """Whether the clients add noise, in shares."""
+        return self.masking == "pairwise" and MECHANISMS[self.protocol] != "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +70,7 @@ class PublicParameters(AgreedTerms):
     def mechanism(self) -> str:
         """What adds noise: the server, or with pairwise masking the clients in shares."""
         alone = MECHANISMS[self.protocol]
-        return _IN_SHARES[alone] if self.masking == "pairwise" else alone
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of all noise over that of the noise that counts: sqrt(m / (m - t)) with shares, else 1."""
-        shared = self.mechanism in (GAUSSIAN_SHARES, LAPLACE_SHARES)
-        return spread(self.clients, self.known_shares) if shared else 1.0
+        return _IN_SHARES[alone] if self.in_shares else alone
 
 
 def _check_choice(public: PublicParameters) -> None:

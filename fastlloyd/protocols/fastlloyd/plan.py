@@ -10,15 +10,13 @@ Source: FastLloyd, Eq. 7 and 8, Lemma A.1; docs/privacy.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Annotated, Any
 
 from fastlloyd.errors import RangeError
-from fastlloyd.party.plain_plan import PlainPlan, check_delta, check_epsilon, same_named
+from fastlloyd.party.plain_plan import RoundsPlan, check_delta, check_epsilon, same_named
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.delta import automatic_delta, stated_delta
-from fastlloyd.privacy.release import NORM_OF, SHARED, Release
-from fastlloyd.privacy.shares import noise_price
+from fastlloyd.privacy.release import NORM_OF, Release
 from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, AgreedTerms, PublicParameters
 from fastlloyd.protocols.fastlloyd.plus_plan import PlusPlan, survey_sensitivity
 from fastlloyd.protocols.fastlloyd.round_plan import Outline, RoundPlan, sum_sensitivity
@@ -38,12 +36,10 @@ __all__ = [
 MAX_ROUNDS = 1000
 # The largest factor between a plan's noise and that of the formulas: the plan is calibrated to epsilon.
 _MOST_NOISE = 1.01
-# Ring elements that a party prepares for later rounds (8 MiB at most).
-_READY_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(AgreedTerms, PlainPlan):
+class Plan(AgreedTerms, RoundsPlan):
     """Everything public that one run needs; the same on all parties."""
 
     d: int
@@ -75,12 +71,6 @@ class Plan(AgreedTerms, PlainPlan):
         """Whether the releases are differentially private."""
         return self.mechanism != "none"
 
-    def rounds_ahead(self, t: int) -> range:
-        """Return the rounds from t on whose noise and masks are prepared ahead: bounded in memory."""
-        together = accumulate(self.elements(later) for later in range(t, len(self.rounds)))
-        fitting = sum(elements <= _READY_ELEMENTS for elements in together)
-        return range(t, min(len(self.rounds), t + max(1, fitting)))
-
     def releases(self, t: int) -> tuple[Release, ...]:
         """Return what round t releases: sums and counts, each a vector over all clusters, or a histogram.
 
@@ -93,7 +83,6 @@ class Plan(AgreedTerms, PlainPlan):
         """
         planned = self.rounds[t]
         grid = float(1 << self.fraction_bits)
-        shared = self.mechanism in SHARED
         common: dict[str, Any] = {
             "round": t,
             "mechanism": self.mechanism,
@@ -101,8 +90,8 @@ class Plan(AgreedTerms, PlainPlan):
             "unit": f"grid of 2^-{self.fraction_bits}",
             "neighbours": "add-remove record",
             "seen_by": "server and clients" if self.masking == "pairwise" else "clients",
-            "clients": self.clients if shared else 0,
-            "known": self.known_shares if shared else 0,
+            "clients": self.clients if self.in_shares else 0,
+            "known": self.known_shares if self.in_shares else 0,
         }
         if planned.cells:
             return (Release(name="histogram", sensitivity=grid, noise_scale=planned.count_scale, **common),)
@@ -115,15 +104,6 @@ class Plan(AgreedTerms, PlainPlan):
             Release(name=name, sensitivity=sensitivity, noise_scale=planned.sum_scale, **common),
             Release(name="counts", sensitivity=grid, noise_scale=planned.count_scale, **common),
         )
-
-    def all_releases(self) -> tuple[Release, ...]:
-        """Return the releases of all rounds in order."""
-        return tuple(release for t in range(len(self.rounds)) for release in self.releases(t))
-
-    @property
-    def noise_price(self) -> float:
-        """All noise over what a server would add alone for the same epsilon; 1 without shares."""
-        return max((noise_price(release) for release in self.all_releases()), default=1.0)
 
 
 def lifetime_delta(plan: Plan) -> float:
@@ -151,8 +131,8 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
         d=d,
         n=public.n_total,
         # The error analysis uses all noise, not only the part that counts for privacy.
-        epsilon=public.epsilon / public.spread,
-        sigma=sigma * public.spread,
+        epsilon=public.epsilon / public.all_noise,
+        sigma=sigma * public.all_noise,
         settings=settings,
     )
     outline = Outline(public, settings, d=d, sigma=sigma, count=count)

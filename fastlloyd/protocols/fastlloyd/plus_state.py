@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.update import total
-from fastlloyd.privacy.release import NORM_OF, SHARED
-from fastlloyd.privacy.shares import spread
+from fastlloyd.privacy.release import NORM_OF
 from fastlloyd.protocols.fastlloyd.plan import Plan
 
 Floats = NDArray[np.float64]
@@ -57,7 +56,5 @@ class State:
 def noise_deviations(plan: Plan, t: int) -> tuple[float, float]:
     """Return the standard deviation of all noise on a sum and on a count, in the units of the domain."""
     planned, grid = plan.rounds[t], float(1 << plan.fraction_bits)
-    more = spread(plan.clients, plan.known_shares) if plan.mechanism in SHARED else 1.0
-    if NORM_OF.get(plan.mechanism) == "l1":
-        more *= math.sqrt(2.0)  # the plan has the scale b
+    more = plan.all_noise * (math.sqrt(2.0) if NORM_OF.get(plan.mechanism) == "l1" else 1.0)  # the plan has the scale b
     return planned.sum_scale * more / grid, planned.count_scale * more / grid

@@ -21,8 +21,6 @@ from fastlloyd.kmeans.update import movements
 from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party
-from fastlloyd.privacy.release import SHARED
-from fastlloyd.privacy.shares import spread
 from fastlloyd.protocol.masked import Masked, masked_flow, masked_sights, name_rounds
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
@@ -198,8 +196,7 @@ def round_lines(plan: Plan) -> list[PlanLine]:
 def _round_words(plan: Plan, t: int) -> str:
     """Describe what round t asks for."""
     planned, grid = plan.rounds[t], 2.0**plan.fraction_bits
-    all_noise = spread(plan.clients, plan.known_shares) if plan.mechanism in SHARED else 1.0
-    sums, counts = planned.sum_scale * all_noise / grid, planned.count_scale * all_noise / grid
+    sums, counts = planned.sum_scale * plan.all_noise / grid, planned.count_scale * plan.all_noise / grid
     if planned.cells:
         return f"histogram of {format_count(planned.cells, 'cell')}, noise on a count {counts:.3g}"
     largest = "at most " if plan.plus is not None else ""

@@ -122,7 +122,7 @@ class Outline:
         public, free = self._public, self.settings.domain == "none"
         # The tail of m Polya shares is that of m - t shares times a polynomial: m / (m - t) times the tail covers it.
         laplace = NORM_OF.get(public.mechanism) == "l1"
-        factor = LAPLACE_TAIL * public.spread**2 if laplace else GAUSSIAN_TAIL * public.spread
+        factor = LAPLACE_TAIL * public.all_noise**2 if laplace else GAUSSIAN_TAIL * public.all_noise
         radii = [self.radius(t) for t in range(self._count)]
         widest = max((radius for radius in radii if radius is not None), default=None)
         # What a record adds to a coordinate: itself (1), or a vector from its centre (2); fastlloyd-plus multiplies it.
@@ -165,7 +165,7 @@ class Outline:
             k=public.k,
             d=self._d,
             n=public.n_total,
-            sigma=sigma * public.spread,
+            sigma=sigma * public.all_noise,
             rounds=self._count,
             choose_k=public.choose_k,
         )

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastlloyd.errors import ConfigError, ProcessesError
-from fastlloyd.party.plain_plan import PlainPlan, RunTerms
+from fastlloyd.party.plain_plan import RoundsPlan, RunTerms
 from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
-from fastlloyd.privacy.shares import noise_price, spread
+from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.feddp.budget import CENTERS, OUTER, START, WEIGHTS, Kind
 from fastlloyd.protocols.feddp.math.grid import projected_limit
 from fastlloyd.protocols.feddp.settings import PRIVATE, settings_from
@@ -50,6 +50,11 @@ class AgreedTerms(RunTerms):
     epsilon: float
     ring_bits: int
     known_shares: int
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of all noise over that of the noise that counts: sqrt(m / (m - t))."""
+        return spread(self.clients, self.known_shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +94,6 @@ class PublicParameters(AgreedTerms):
                 f"{settings.start!r} does without them; give --k"
             )
 
-    @property
-    def spread(self) -> float:
-        """Standard deviation of all noise over that of the noise that counts: sqrt(m / (m - t))."""
-        return spread(self.clients, self.known_shares)
-
 
 def _check_clients(public: PublicParameters) -> None:
     """Refuse what pairwise masks and noise in shares cannot do; the error says how to fix it."""
@@ -132,7 +132,7 @@ class StepPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(AgreedTerms, PlainPlan):
+class Plan(AgreedTerms, RoundsPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes
@@ -279,12 +279,3 @@ class Plan(AgreedTerms, PlainPlan):
         if kind == WEIGHTS:
             return 0, self.limit_of(self.weight_clip, q)
         return self.limit_of(self.mean_clip, q), self.limit_of(self.count_clip, q)
-
-    def all_releases(self) -> tuple[Release, ...]:
-        """Return the releases of all steps in order."""
-        return tuple(release for t in range(len(self.rounds)) for release in self.releases(t))
-
-    @property
-    def noise_price(self) -> float:
-        """All noise over what a server would add alone for the same epsilon."""
-        return max((noise_price(release) for release in self.all_releases()), default=1.0)

@@ -134,18 +134,11 @@ class FedDP(Horizontal[Plan]):
         """Name the clients in a step: all, for the masks cancel in the sum of all of them alone."""
         return name_clients(plan.clients)
 
-    def play_server(
-        self,
-        session: Session,
-        plan: Plan,
-        secret: None,
-        stored: Mapping[int, bytes],
-        rounds_done: Mapping[PartyId, int],
-    ) -> Party[ServerResult]:
+    def play_server(self, session: Session, plan: Plan, secret: None, stored: StoredRounds) -> Party[ServerResult]:
         """Make projection and centres of the noisy sums."""
         public = session.inputs.public
         points, restarts = _server_points(session).needed(public), settings_from(public.settings).restarts
-        return server(plan, points, restarts=restarts, stored=stored, rounds_done=rounds_done)
+        return server(plan, points, restarts=restarts, stored=stored)
 
     def points(self, own: ClientRecords, plan: Plan) -> tuple[GridPoints, NDArray[np.int64] | None]:
         """Return a client's records on the grid of the plan, and whose each is."""

@@ -16,7 +16,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.feddp.budget import START
 from fastlloyd.protocols.feddp.math.elbow import CLEAR, margin
 from fastlloyd.protocols.feddp.math.stage import Centers
@@ -64,5 +63,5 @@ def noise_of(plan: Plan, centers: Centers, users: int, costs: NDArray[np.float64
 def deviations(plan: Plan) -> tuple[float, float]:
     """Return the standard deviation of all noise on a sum and on a count of the last step, in the domain's units."""
     step, grid = plan.rounds[-1], float(1 << plan.fraction_bits)
-    more = spread(plan.clients, plan.known_shares)
+    more = plan.spread
     return step.sigma * more / grid, math.sqrt(2.0) * step.scale * more / grid

@@ -8,14 +8,13 @@ Source: FedDP-KMeans, Alg. 1 lines 6 and 7, 15 to 17, 23 and 24; Alg. 2 lines 10
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.lifecycle.rounds import Ahead, MessageFormat, ServerRounds
+from fastlloyd.lifecycle.rounds import Ahead, MessageFormat, ServerRounds, StoredRounds
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.feddp.budget import OUTER, START, WEIGHTS
@@ -126,8 +125,7 @@ def server(
     server_points: NDArray[np.float64] | None,
     *,
     restarts: int = 10,
-    stored: Mapping[int, bytes] | None = None,
-    rounds_done: Mapping[PartyId, int] | None = None,
+    stored: StoredRounds | None = None,
 ) -> Party[ServerResult]:
     """Run the server.
 
@@ -138,9 +136,8 @@ def server(
         Its own data, scaled by the public bounds; None only with the starts 'private' and 'sphere-packing'.
     restarts : int
         Number of starts of each clustering of its own points.
-    stored : mapping from step to reply bytes, optional
+    stored : StoredRounds, optional
         On resume: replies of closed steps, sent again unchanged.
-    rounds_done : mapping from client to its number of accepted replies, optional
 
     Notes
     -----
@@ -155,7 +152,6 @@ def server(
         Ahead(len(plan.rounds), plan.releases, record_ahead=False),
         at_least=plan.clients,  # masks cancel only in the sum over all clients
         stored=stored,
-        rounds_done=rounds_done,
     )
     for t, step in enumerate(plan.rounds):
         down: MessageFormat[Reply] = MessageFormat(REPLIES.get(step.kind, CentersMessage), plan)

@@ -52,16 +52,9 @@ class KFed(Horizontal[Plan]):
         """Name the clients whose centres were merged."""
         return recall(MergedCenters, reply, centers_format(plan), "reply-0").included
 
-    def play_server(
-        self,
-        session: Session,
-        plan: Plan,
-        secret: None,
-        stored: Mapping[int, bytes],
-        rounds_done: Mapping[PartyId, int],
-    ) -> Party[ServerResult]:
+    def play_server(self, session: Session, plan: Plan, secret: None, stored: StoredRounds) -> Party[ServerResult]:
         """Merge the clients' centres."""
-        return server(plan, stored=stored, rounds_done=rounds_done)
+        return server(plan, stored=stored)
 
     def play_client(
         self, session: Session, plan: Plan, points: GridPoints, secrets: None, stored: StoredRounds

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.lifecycle.rounds import Ahead, MessageFormat, ServerRounds
+from fastlloyd.lifecycle.rounds import Ahead, MessageFormat, ServerRounds, StoredRounds
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.kfed.client import centers_format
 from fastlloyd.protocols.kfed.merge import merge_centers
@@ -37,18 +37,14 @@ class ServerResult:
     late: frozenset[PartyId]
 
 
-def server(
-    plan: Plan, *, stored: Mapping[int, bytes] | None = None, rounds_done: Mapping[PartyId, int] | None = None
-) -> Party[ServerResult]:
+def server(plan: Plan, *, stored: StoredRounds | None = None) -> Party[ServerResult]:
     """Run the server.
 
     Parameters
     ----------
     plan : Plan
-    stored : mapping from 0 to reply bytes, optional
-        On resume: the stored reply.
-    rounds_done : mapping from client to 0 or 1, optional
-        Who accepted it.
+    stored : StoredRounds, optional
+        On resume: the stored reply, and who accepted it.
 
     Notes
     -----
@@ -61,14 +57,8 @@ def server(
         centers = merge_centers([uplinks[party].centers(plan.d) for party in included], plan.k, plan.d)
         return MergedCenters(encode_centers(centers), included, plan.clients)
 
-    rounds = ServerRounds(
-        plan.clients,
-        1,
-        Ahead(1, plan.releases, record_ahead=False),
-        at_least=plan.min_clients,
-        stored=stored,
-        rounds_done=rounds_done,
-    )
+    ahead = Ahead(1, plan.releases, record_ahead=False)
+    rounds = ServerRounds(plan.clients, 1, ahead, at_least=plan.min_clients, stored=stored)
     reply = yield from rounds.plain(0, MessageFormat(LocalCenters, shape), MessageFormat(MergedCenters, shape), answer)
     late = frozenset(clients(plan.clients)) - frozenset(reply.included)
     return ServerResult(reply.centers(plan.d), (reply.included,), late)

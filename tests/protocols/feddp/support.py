@@ -140,7 +140,7 @@ def run(
         return client(me, own, plan, masks[me], share=mine, raw_users=users, stored=before)
 
     points = None if plan.start == "private" else data.server_points
-    serving = server(plan, points, stored=replies, rounds_done=done)
+    serving = server(plan, points, stored=StoredRounds(replies=replies or {}, clients_done=done or {}))
     simulation = Simulation({SERVER: serving, **{me: one(me) for me in everybody}}, tap)
     return Run(simulation, simulation.run())
 

@@ -154,7 +154,8 @@ def test_resume_sends_what_was_sent() -> None:
     assert (again[SERVER].centers == results[SERVER].centers).all()
     # Client 1 has the reply, the others do not; the server sends its stored one to those only.
     kept[1] = StoredRounds(replies={0: first.saved[PartyId(1), "reply-0"]})
-    fixed = {"stored": {0: first.saved[SERVER, "reply-0"]}, "rounds_done": {PartyId(1): 1}}
+    replies = {0: first.saved[SERVER, "reply-0"]}
+    fixed = {"stored": StoredRounds(replies=replies, clients_done={PartyId(1): 1})}
     simulation, last = run(parts, plan, stored=kept, fixed=fixed)
     assert (last[PartyId(1)].centers == last[PartyId(3)].centers).all()
     assert (SERVER, 0) not in simulation.meters[PartyId(1)].received

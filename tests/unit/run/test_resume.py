@@ -90,7 +90,7 @@ def resumed_client(before: State) -> Iterator[State]:
 
 def resumed_server(before: State) -> Iterator[State]:
     """The server's next crashes."""
-    stored = dict.fromkeys(before[2], REPLY.body())
+    stored = StoredRounds(replies=dict.fromkeys(before[2], REPLY.body()))
     return crashes(server(PLAN, no_noise(PLAN), stored=stored), before)
 
 

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.spectral import leading_subspace, symmetric
-from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS
 from fastlloyd.protocols.feddp.math.projection import Projection
 from fastlloyd.protocols.feddp.plan import PROXY_DIRECTIONS, Plan
@@ -65,7 +64,7 @@ def read_moments(noisy: NDArray[np.int64], plan: Plan) -> tuple[Floats, Floats, 
     """Return middle, shape (d,), covariance, shape (d, d), and how far off a variance may be; scaled domain."""
     grid, lift = 4.0**plan.outer_bits, plan.lift / 2.0**plan.outer_bits
     whole = symmetric(noisy.astype(np.float64) / grid, plan.d + 1)
-    noise = plan.rounds[0].sigma * spread(plan.clients, plan.known_shares) / grid
+    noise = plan.rounds[0].sigma * plan.spread / grid
     # At client level a user's records count less if they are many: this is the sum of their shares.
     records = min(max(whole[-1, -1] / lift**2, noise / lift**2, 1.0), float(plan.n_total))
     middle = np.clip(whole[:-1, -1] / (lift * records), -1.0, 1.0)

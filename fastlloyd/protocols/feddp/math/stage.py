@@ -16,7 +16,6 @@ from fastlloyd.kmeans.merging import merge
 from fastlloyd.kmeans.spectral import leading_subspace, symmetric
 from fastlloyd.kmeans.update import clip_step, move, split, truncate
 from fastlloyd.kmeans.weighted import Clustering, cluster
-from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.feddp.math.elbow import CLEAR, elbow, margin
 from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS
 from fastlloyd.protocols.feddp.math.projection import Projection, project
@@ -132,7 +131,7 @@ def _choose_k(found: list[Clustering], noisy: NDArray[np.int64], plan: Plan) -> 
 
 def weight_noise(plan: Plan) -> float:
     """Return the standard deviation of all noise on a weight, in grid units."""
-    return math.sqrt(2.0) * plan.rounds[1].scale * spread(plan.clients, plan.known_shares)
+    return math.sqrt(2.0) * plan.rounds[1].scale * plan.spread
 
 
 def make_centers(noisy: NDArray[np.int64], k: int, plan: Plan) -> Centers:
