@@ -74,7 +74,7 @@ _SINGULARS = {"are": "is", "were": "was", "have": "has", "carry": "carries"}
 _MOST_NAMES = 10
 
 
-def name_some(names: Collection[object]) -> str:
+def name_some(names: Collection[object], most: int = _MOST_NAMES) -> str:
     """Join names for a sentence, the first of very many.
 
     Examples
@@ -82,8 +82,8 @@ def name_some(names: Collection[object]) -> str:
     >>> name_some(["client 1", "client 4"])
     'client 1, client 4'
     """
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(map(str, islice(names, _MOST_NAMES))) + more
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(str, islice(names, most))) + more
 
 
 def format_count(count: int, noun: str, verb: str = "") -> str:

@@ -28,7 +28,7 @@ from fastlloyd.data.merge import Unit
 from fastlloyd.data.missing import missing_words
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.data.vertical import read_sorted
-from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
+from fastlloyd.errors import EXIT_OK, ConfigError, DataError, name_some, printable
 from fastlloyd.protocols.registry import find
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import OPTIONS, RunConfig
@@ -239,9 +239,9 @@ def _summary(table: Table, question: _Question) -> Iterator[str]:
     elif table.raw_records is not None:
         yield f"rows      {len(table.raw_records):,}"
         yield f"people    {len(table.values):,} with one record each (--unit {config.unit}, {config.per_unit})"
-    yield f"columns   {len(table.names)} used: {_listed(table.names)}"
+    yield f"columns   {len(table.names)} used: {name_some(table.names, _SHOWN)}"
     if table.ignored:
-        yield f"          {len(table.ignored)} ignored: {_listed(table.ignored)}"
+        yield f"          {len(table.ignored)} ignored: {name_some(table.ignored, _SHOWN)}"
     outcome = {"refuse": "none", "drop": "dropped", "midpoint": "filled with the middle of the bounds"}
     rows = "" if missing == "refuse" else f"{format_count(table.missing_rows, question.record)} "
     yield f"missing   {rows}{outcome[missing]} (rule: {missing})"
@@ -301,7 +301,7 @@ def _hints(values: NDArray[np.float64], names: tuple[str, ...], k: int | None) -
     """Yield remarks on records that are legal but may not be meant."""
     constant = [name for name, same in zip(names, values.min(axis=0) == values.max(axis=0), strict=True) if same]
     if constant and len(values) > 1:
-        yield f"constant  one value only in {format_count(len(constant), 'column')}: {_listed(constant)}"
+        yield f"constant  one value only in {format_count(len(constant), 'column')}: {name_some(constant, _SHOWN)}"
     twice = len(values) - _count_distinct(values)
     if twice:
         yield f"repeated  {format_count(twice, 'row', 'equal')} an earlier one; fine if records can be equal"
@@ -334,8 +334,3 @@ def _count_distinct(values: NDArray[np.float64]) -> int:
         sums *= np.uint64(0x9E3779B97F4A7C15)
         sums ^= sums >> np.uint64(29)
     return int(np.unique(sums).size)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -23,7 +23,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     identity = make_identity(options.name, options.rank)
-    prefix = f"{_folder(options.out) / options.name}" if options.prefix is None else options.prefix
+    prefix = options.prefix
+    if prefix is None:
+        folder = Path(options.out)
+        try:
+            folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)  # a new one is readable by its owner alone
+        except OSError as error:
+            raise ConfigError(
+                f"--out {options.out}: cannot be made a folder ({error.strerror}); name another one"
+            ) from error
+        prefix = str(folder / options.name)
     key_path, certificate_path = Path(f"{prefix}.key"), Path(f"{prefix}.pem")
     save_identity(identity, key_path, certificate_path, force=options.force)
     rank = "--role ROLE --rank RANK" if options.rank is None else ""
@@ -35,16 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"              {add}")
     print("              and compares the fingerprint with you by telephone")
     return EXIT_OK
-
-
-def _folder(out: str) -> Path:
-    """Return the folder of --out; a new one is readable by its owner alone."""
-    folder = Path(out)
-    try:
-        folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--out {out}: cannot be made a folder ({error.strerror}); name another one") from error
-    return folder
 
 
 def parser() -> Parser:

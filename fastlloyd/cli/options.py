@@ -314,15 +314,11 @@ def number(kind: type, least: float, most: float = math.inf) -> Callable[[str], 
     return read
 
 
-def _wholes(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
-
-
 _READERS: dict[Any, Callable[[str], Any]] = {
     str: str,
     int: int,
     float: float,
-    tuple[int, ...]: _wholes,
+    tuple[int, ...]: lambda text: [int(part) for part in text.split(",")],
     tuple[str, ...]: name_list,
 }
 

@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     if arguments.html is not None:
         if arguments.verify:
             raise ConfigError("--html: expected without --verify, which writes no page; run both, one after the other")
-        sys.stdout.write(printable(f"wrote {write_page(folder, arguments.html)}") + "\n")
+        sys.stdout.write(printable(f"wrote {_write_page(folder, arguments.html)}") + "\n")
         return EXIT_OK
     if arguments.roster is not None and not arguments.verify:
         raise ConfigError("--roster: expected with --verify, which checks the signatures; add --verify")
@@ -84,25 +84,8 @@ def parser() -> Parser:
     return parser
 
 
-def write_page(folder: Path, target: Path) -> Path:
-    """Write the page of a finished run from its report.json and the released files named in it.
-
-    Parameters
-    ----------
-    folder : Path
-    target : Path
-        An empty path stands for report.html in the folder.
-
-    Returns
-    -------
-    Path
-        Of the page.
-
-    Raises
-    ------
-    ConfigError
-        There is no result in the folder, its files are damaged, or jinja2 is not installed.
-    """
+def _write_page(folder: Path, target: Path) -> Path:
+    """Write the page of a finished run, to report.html in the folder if `target` is empty; return its path."""
     if target.is_dir() and target != Path():
         raise ConfigError(f"--html {target}: expected a file, got a folder; type `fastlloyd report DIR --html [FILE]`")
     if is_held(folder) and (target == Path() or is_held(target.parent)):

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,16 +17,14 @@ from fastlloyd.cli.options import (
     parse_run_options,
 )
 from fastlloyd.errors import ConfigError, format_count
-from fastlloyd.net.tcp.address import Address, Network, listen, parse_address
+from fastlloyd.net.tcp.address import Address, listen, parse_address
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.rank import catch_signals, limit_threads, run_party, start_log
 from fastlloyd.run.run_file import without_records
 from fastlloyd.wire.header import SERVER
 
 if TYPE_CHECKING:
-    from fastlloyd.net.tcp.admission import Keys
     from fastlloyd.report.lines import Journal
-    from fastlloyd.run.execute import Approve
     from fastlloyd.run.own_rank import OwnRank
 
 _log = logging.getLogger(__name__)
@@ -46,16 +43,12 @@ def main(argv: Sequence[str]) -> int:
     config = without_records(config)
     journal = start_log(config, SERVER.rank)
     address = parse_address(arguments.listen, "--listen", listening=True)
-    from fastlloyd.run.files import refuse_other_files
     from fastlloyd.run.own_rank import find_own_rank
 
     place = find_own_rank(config, SERVER.rank)
     if arguments.parent is not None:
         return pass_on(config, arguments, address, place, journal=journal)
-    service = _prepare(config, arguments, address, place)
-    refuse_other_files(config, SERVER)
-    catch_signals()
-    return _serve(service, config, arguments, journal)
+    return _serve(config, arguments, address, place, journal)
 
 
 def pass_on(
@@ -84,48 +77,6 @@ def pass_on(
     return aggregate(config, parent, address, place, events=arguments.events, journal=journal)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Service:
-    """Values of a server's flags, checked before anything is opened."""
-
-    address: Address
-    clients: int
-    keys: Keys | None
-    balancers: tuple[Network, ...]
-    approve: Approve | None
-    status: Address | None
-    offer: bytes
-    adds_up: bool
-
-
-def _prepare(config: RunConfig, arguments: argparse.Namespace, address: Address, place: OwnRank) -> _Service:
-    """Check the flags of a server, and read the files that they name."""
-    from fastlloyd.dossier.approval import approved_by_all
-    from fastlloyd.net.tcp.forwarded import parse_networks
-    from fastlloyd.run.own_rank import connection_keys
-    from fastlloyd.run.session import find_protocol
-    from fastlloyd.supervise.offers import write_offer
-
-    named, folder, offer = arguments.proxy_protocol, arguments.require_approvals, arguments.offer
-    balancers = () if named is None else parse_networks(named, "--proxy-protocol")
-    clients = _count_clients(arguments.clients, place)
-    approve = None if folder is None else approved_by_all(Path(folder), config)
-    status = _status_address(arguments)
-    keys = connection_keys(place)
-    if offer is not None and keys is None:
-        raise ConfigError("--offer: needs --roster and --key, which say who may ask")
-    return _Service(
-        address=address,
-        clients=clients,
-        keys=keys,
-        balancers=balancers,
-        approve=approve,
-        status=status,
-        offer=b"" if offer is None else write_offer(config, offer),
-        adds_up=keys is not None and find_protocol(config.protocol).adds_up(config),
-    )
-
-
 def _count_clients(stated: int | None, place: OwnRank) -> int:
     """Return the number of clients: the roster's or, without one, the stated one."""
     count = stated if place.clients is None else place.clients
@@ -151,48 +102,64 @@ def _status_address(arguments: argparse.Namespace) -> Address | None:
     return None
 
 
-def _serve(service: _Service, config: RunConfig, arguments: argparse.Namespace, journal: Journal) -> int:
-    """Open the port, admit all clients, and run; return the exit code."""
+def _serve(config: RunConfig, arguments: argparse.Namespace, address: Address, place: OwnRank, journal: Journal) -> int:
+    """Check the flags of a server, open the port, admit all clients, and run; return the exit code."""
+    from fastlloyd.dossier.approval import approved_by_all
     from fastlloyd.net.tcp.door import allow_files
+    from fastlloyd.net.tcp.forwarded import parse_networks
     from fastlloyd.net.tcp.hub import TcpServer
     from fastlloyd.report.announcer import Announcer
-    from fastlloyd.run.own_rank import CARRIER, CONNECTION
+    from fastlloyd.run.files import refuse_other_files
+    from fastlloyd.run.own_rank import CARRIER, CONNECTION, connection_keys
+    from fastlloyd.run.session import find_protocol
+    from fastlloyd.supervise.offers import write_offer
     from fastlloyd.watch.status import StatusPage
 
+    named, folder, offer = arguments.proxy_protocol, arguments.require_approvals, arguments.offer
+    balancers = () if named is None else parse_networks(named, "--proxy-protocol")
+    clients = _count_clients(arguments.clients, place)
+    approve = None if folder is None else approved_by_all(Path(folder), config)
+    status = _status_address(arguments)
+    keys = connection_keys(place)
+    if offer is not None and keys is None:
+        raise ConfigError("--offer: needs --roster and --key, which say who may ask")
+    offered = b"" if offer is None else write_offer(config, offer)
+    refuse_other_files(config, SERVER)
+    catch_signals()
     announcer = Announcer(
         SERVER, events=arguments.events, quiet=config.quiet, own_terminal=True, carrier=CARRIER, journal=journal
     )
-    allow_files(service.clients)
+    allow_files(clients)
     with contextlib.ExitStack() as stack:
-        shown = [] if service.status is None else listen(service.status, "--status")
+        shown = [] if status is None else listen(status, "--status")
         for listener in shown:
             stack.callback(listener.close)
-        listeners = listen(service.address)
+        listeners = listen(address)
         transport = stack.enter_context(
             TcpServer(
                 listeners,
-                service.clients,
-                keys=service.keys,
+                clients,
+                keys=keys,
                 note=announcer.note,
                 warn=_log.warning,
                 stall_s=config.deadline / 2,
-                adds_up=service.adds_up,
+                adds_up=keys is not None and find_protocol(config.protocol).adds_up(config),
                 reconnect_s=config.reconnect_s,
-                balancers=service.balancers,
-                offer=service.offer,
+                balancers=balancers,
+                offer=offered,
             )
         )
-        announcer.view.clients = service.clients
+        announcer.view.clients = clients
         announcer.view.absent = lambda: [party.rank for party in transport.absent]
-        at = Address(service.address.host, listeners[0].getsockname()[1])
+        at = Address(address.host, listeners[0].getsockname()[1])
         announcer.note(
-            f"listening at {at} ({CONNECTION[service.keys is not None]}); waiting {config.setup_deadline:g} s for "
-            f"{format_count(service.clients, 'client')}"
+            f"listening at {at} ({CONNECTION[keys is not None]}); waiting {config.setup_deadline:g} s for "
+            f"{format_count(clients, 'client')}"
         )
-        if service.status is not None:
-            page = stack.enter_context(contextlib.closing(StatusPage(shown, announcer.view, service.status.host)))
-            announcer.note(f"status at http://{Address(service.status.host, page.port)}/")
-        ending, carrier = run_party(config, transport, announcer, approve=service.approve)
+        if status is not None:
+            page = stack.enter_context(contextlib.closing(StatusPage(shown, announcer.view, status.host)))
+            announcer.note(f"status at http://{Address(status.host, page.port)}/")
+        ending, carrier = run_party(config, transport, announcer, approve=approve)
         carrier.close(lost=ending.lost)
     return ending.code
 

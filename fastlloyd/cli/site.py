@@ -46,7 +46,8 @@ def main(argv: Sequence[str]) -> int:
     if options.again is not None:
         try_again(settings, options.again)
         return 0
-    return Site(settings, _say, partial(_ask, settings) if settings.ask else None).serve(once=options.once)
+    say = partial(print, flush=True)  # a journal reads it
+    return Site(settings, say, partial(_ask, settings) if settings.ask else None).serve(once=options.once)
 
 
 def _ask(settings: SiteSettings) -> bytes:
@@ -60,11 +61,6 @@ def _ask(settings: SiteSettings) -> bytes:
     address = parse_address(settings.server, "server")
     place = find_own_rank(RunConfig(roster=settings.own["roster"], key=settings.own["key"]), None)
     return Route(address, place.me.rank, connection_keys(place), find_proxy(address, os.environ)).ask()
-
-
-def _say(line: str) -> None:
-    """Print a line and flush it, because a journal reads it."""
-    print(line, flush=True)
 
 
 def parser() -> Parser:

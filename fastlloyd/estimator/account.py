@@ -156,10 +156,18 @@ class Spending:
             self.ledger, self.limit = account.charge(releases, budget, delta)
         else:
             with Ledger(Path(path), patience_s=_PATIENCE_S) as self.ledger:
-                self.limit = _kept_limit(Path(f"{path}.budget"), budget, delta)
+                beside = Path(f"{path}.budget")
+                kept = None if budget is None else read_kept(Limit, beside)
+                self.limit = _as_limit(budget, kept, delta)
                 if self.limit is not None:
+                    if kept is not None and kept != self.limit:
+                        raise ParameterError(
+                            f"budget: expected the one that {beside} holds, {kept.epsilon:g} at delta {kept.delta:g}, "
+                            f"got {self.limit.epsilon:g} at delta {self.limit.delta:g}; give that one, or remove the "
+                            "file to set another"
+                        )
                     self.ledger.check_budget(releases, self.limit.delta, self.limit.epsilon)
-                    write_limit(Path(f"{path}.budget"), self.limit)
+                    write_limit(beside, self.limit)
                 self.ledger.record(releases)
             account.note(self.ledger)
         self.releases = releases
@@ -218,26 +226,6 @@ def _as_limit(budget: float | tuple[float, float] | None, kept: Limit | None, de
         return None
     pair = budget if isinstance(budget, tuple) else (budget, delta if kept is None else kept.delta)
     return Limit(STATE_VERSION, float(pair[0]), float(pair[1]))
-
-
-def _kept_limit(path: Path, budget: float | tuple[float, float] | None, delta: float) -> Limit | None:
-    """Return the budget of a ledger file, as the file beside it holds it.
-
-    Raises
-    ------
-    ParameterError
-        The file has another one.
-    """
-    if budget is None:
-        return None
-    kept = read_kept(Limit, path)
-    limit = _as_limit(budget, kept, delta)
-    if kept is not None and limit is not None and kept != limit:
-        raise ParameterError(
-            f"budget: expected the one that {path} holds, {kept.epsilon:g} at delta {kept.delta:g}, got "
-            f"{limit.epsilon:g} at delta {limit.delta:g}; give that one, or remove the file to set another"
-        )
-    return limit
 
 
 def _essence(release: Release) -> Release:

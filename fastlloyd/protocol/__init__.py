@@ -17,6 +17,6 @@ from fastlloyd.party.option import option
 from fastlloyd.protocol.horizontal import Horizontal
 from fastlloyd.protocol.masked import Masked
 from fastlloyd.protocol.sums import Floats, MaskedSums, Part, SumsPlan
-from fastlloyd.report.expected import Expected, expect_mean
+from fastlloyd.report.outlook import Expected, expect_mean
 
 __all__ = ["Expected", "Floats", "Horizontal", "Masked", "MaskedSums", "Part", "SumsPlan", "expect_mean", "option"]

@@ -17,8 +17,7 @@ from fastlloyd.party.declaration import Messages, Seen
 from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
-from fastlloyd.report.expected import Expected
-from fastlloyd.report.outlook import PlanLine
+from fastlloyd.report.outlook import Expected, PlanLine
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig

@@ -33,8 +33,7 @@ from fastlloyd.party.declaration import MessageBounds
 from fastlloyd.party.effects import Keep, Party
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocol.base import Protocol
-from fastlloyd.report.expected import Expected
-from fastlloyd.report.outlook import PlanLine, outlook_line
+from fastlloyd.report.outlook import Expected, PlanLine, outlook_line
 from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import Begun, HorizontalPlan, ServerEnd, begin_client, run_server

@@ -23,8 +23,7 @@ from fastlloyd.data.vertical import PartyFeatures, assemble_centers, assemble_na
 from fastlloyd.errors import InternalError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocol import base
-from fastlloyd.report.expected import Expected
-from fastlloyd.report.outlook import Expect, PlanLine, outlook_line
+from fastlloyd.report.outlook import Expect, Expected, PlanLine, outlook_line
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
 from fastlloyd.run.outcome import Claim, Result

@@ -4,7 +4,7 @@
 `document.py`   `report.json` and `server.json`; `schema.py` checks them, `signed.py` is their signed record
 `earlier.py`    files of an earlier run in an output folder; `files.py` writes result files atomically
 `quality.py`    how much of a result is signal; `ranges.py`, what noise leaves of a value
-`expected.py`   what noise to expect of a plan; `outlook.py`, of a run, and which settings give more
+`outlook.py`    what noise to expect of a plan, and which settings give less
 `claim.py`      what a run promises, and the claim in one sentence
 `sight.py`      who sees what in a run, in words; `flow.py`, what leaves a site in which message
 `table.py`      the result as text for a terminal

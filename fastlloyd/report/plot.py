@@ -73,7 +73,8 @@ def heat_map(
     narrow = d <= 12 and max(map(len, labels)) <= 6
     axes.set_xticks(columns, [labels[i] for i in columns], **({} if narrow else turned))
     rows = _ticks(k)
-    axes.set_yticks(rows, [_row_label(row, noisy_sizes) for row in rows])
+    sizes = {row: "" if noisy_sizes is None else f" ({round(noisy_sizes[row]):,})" for row in rows}
+    axes.set_yticks(rows, [f"{row}{sizes[row]}" for row in rows])
     axes.set_ylabel("cluster" if noisy_sizes is None else "cluster (noisy size)")
     if k * d <= _MAX_NUMBERS:
         _write_numbers(axes, centroids, scaled)
@@ -129,10 +130,8 @@ def plane(
     return render_png(figure)
 
 
-def elbow_plot(costs: NDArray[np.float64], chosen: int) -> dict[str, bytes]:
-    """Draw the curve of costs by which k was chosen (FedDP-KMeans, App. H.3), as elbow.png; {} without matplotlib."""
-    if not available():
-        return {}
+def elbow_plot(costs: NDArray[np.float64], chosen: int) -> bytes:
+    """Draw the curve of costs by which k was chosen (FedDP-KMeans, App. H.3), as PNG."""
     figure, axes = make_figure((6.4, 4.0))
     numbers = np.arange(1, len(costs) + 1)
     axes.plot(numbers, costs, marker="o", color="#33658a")
@@ -141,7 +140,7 @@ def elbow_plot(costs: NDArray[np.float64], chosen: int) -> dict[str, bytes]:
     axes.set_ylabel("noisy cost")
     axes.set_ylim(bottom=0.0)
     axes.legend()
-    return {"elbow.png": render_png(figure)}
+    return render_png(figure)
 
 
 def _write_warning(axes: Any, width: float, warning: str) -> None:
@@ -218,10 +217,6 @@ def _areas(sizes: Sequence[float] | None, k: int) -> NDArray[np.float64]:
     weights = np.clip(np.asarray(sizes, dtype=np.float64), 0.0, None)
     top = weights.max(initial=0.0)
     return _LEAST_AREA + 4.0 * _LEAST_AREA * (weights / top if top > 0 else weights)
-
-
-def _row_label(row: int, sizes: Sequence[float] | None) -> str:
-    return str(row) if sizes is None else f"{row} ({round(sizes[row]):,})"
 
 
 def _ticks(count: int) -> list[int]:

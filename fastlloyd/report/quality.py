@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import format_count
-from fastlloyd.report.expected import ADVICE, Expected, Verdict, grade, percent
+from fastlloyd.errors import format_count, name_some
+from fastlloyd.report.outlook import ADVICE, Expected, Verdict, grade, percent
 from fastlloyd.report.ranges import MOST_CLUSTERS, NORMAL_TAIL, overlapping, pinned_words
 
 # Limits chosen on generated data: docs/report.md, "How the verdict was calibrated".
@@ -384,5 +384,4 @@ def _named(noun: str, numbers: Sequence[int]) -> str:
     >>> _named("cluster", [1]), _named("cluster", [1, 3])
     ('cluster 1', 'clusters 1, 3')
     """
-    more = f" and {len(numbers) - _LISTED} more" if len(numbers) > _LISTED else ""
-    return f"{noun}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:_LISTED]))}{more}"
+    return f"{noun}{'s' if len(numbers) > 1 else ''} {name_some(numbers, _LISTED)}"

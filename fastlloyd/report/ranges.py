@@ -14,6 +14,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.errors import name_some
+
 ERROR_RATE = 0.05
 """How often a range misses the true value, and how often two equal centres of a result are told apart."""
 NORMAL_TAIL = NormalDist().inv_cdf(1.0 - ERROR_RATE / 2.0)
@@ -130,11 +132,10 @@ def pinned_words(
         on_bound = (1.0 - sign * scaled <= _REACH * reach).all(axis=0) & bool(len(scaled))
         places = np.flatnonzero(on_bound if extreme is None else on_bound & ~extreme).tolist()
         if places:
-            listed = ", ".join(str(place + 1) if names is None else names[place] for place in places[:_LISTED])
-            more = f" and {len(places) - _LISTED} more" if len(places) > _LISTED else ""
+            listed = name_some([str(place + 1) if names is None else names[place] for place in places], _LISTED)
             each, its = ("features", "their") if len(places) > 1 else ("feature", "its")
             said.append(
-                f"all centres lie within the noise of the {side} bound in {each} {listed}{more}: nearly all values lie "
+                f"all centres lie within the noise of the {side} bound in {each} {listed}: nearly all values lie "
                 f"there or beyond, or the other bound is far off; check {its} units and bounds"
             )
     return said

@@ -112,7 +112,7 @@ def _centroid_lines(
     rows = k if k <= MAX_ROWS else MAX_ROWS - 1
     for row in range(rows):
         size = "" if sizes is None else f" {round(sizes[row]):>{_CELL},}"
-        cells = "".join(f" {_number(value):>{_CELL}}" for value in centroids[row, :shown])
+        cells = "".join(f" {float(value) + 0.0:>{_CELL}.5g}" for value in centroids[row, :shown])
         yield f"{row:>7}{size}{cells}{more}"
     if rows < k:
         yield f"{'...':>7} {k - rows} more in centroids.csv"
@@ -193,11 +193,6 @@ def _privacy(document: Mapping[str, Any]) -> str:
         at = f", at delta {privacy['lifetime_delta']:.3g}" if privacy.get("lifetime_delta") else ""
         text += f"; {format_epsilon(privacy['lifetime_epsilon'])}{limit} by all runs in the ledger{at}"
     return text
-
-
-def _number(value: float) -> str:
-    """Return a coordinate with five digits in at most `_CELL` columns."""
-    return f"{float(value) + 0.0:.5g}"
 
 
 def _short(name: str) -> str:

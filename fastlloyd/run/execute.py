@@ -50,7 +50,7 @@ from fastlloyd.run.machine import CostKeeper, Host
 from fastlloyd.run.outcome import Claim, Outcome
 from fastlloyd.run.own_rank import load_identity
 from fastlloyd.run.session import Session, find_protocol
-from fastlloyd.run.state import StateDir, interrupted_words, resume_words
+from fastlloyd.run.state import StateDir, resume_words
 from fastlloyd.run.vertical import refuse_one_file
 from fastlloyd.wire.header import SERVER, clients
 from fastlloyd.wire.values import explain
@@ -216,7 +216,10 @@ class _Execution:
                 "demonstration: links are encrypted but the parties' keys are not authenticated (no --roster and --key)"
             )
         if state is not None and state.interrupted and not session.resumed and session.config.row.resumes:
-            announcer.note(interrupted_words(state.path))
+            announcer.note(
+                f"state: an interrupted run stands in {state.path}; --resume goes on with it and spends nothing twice, "
+                "this new run spends anew and takes its place"
+            )
         public = session.inputs.public
         delta = getattr(public, "delta", None)
         note = large_delta(delta, public.n_total) if isinstance(delta, float) else None

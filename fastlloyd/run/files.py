@@ -348,8 +348,8 @@ def draw_result(dataset: Dataset | None, result: Result) -> dict[str, bytes]:
             drawn["plane.png"] = plot.plane(
                 names, centroids, bounds.lo, bounds.hi, noisy_sizes=sizes, public_points=points, warning=warning
             )
-    if result.costs is not None:
-        drawn.update(plot.elbow_plot(result.costs, len(centroids)))
+        if result.costs is not None:
+            drawn["elbow.png"] = plot.elbow_plot(result.costs, len(centroids))
     return drawn
 
 

@@ -21,8 +21,8 @@ from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.update import Movement
 from fastlloyd.privacy.release import Release
 from fastlloyd.report.claim import Claim, no_claim
-from fastlloyd.report.expected import Expected
 from fastlloyd.report.files import bounds_csv, centroids_csv, elbow_csv
+from fastlloyd.report.outlook import Expected
 from fastlloyd.report.quality import UNKNOWN, Quality, ResultNoise, judge
 from fastlloyd.report.signed import Covers, SignedRecord
 from fastlloyd.wire.header import PartyId

@@ -48,10 +48,8 @@ def load_large(config: RunConfig, inputs: PublicInputs, me: PartyId) -> ClientRe
     if inputs.dataset is not None:
         return load_own(config, inputs, me)
     path, wanted = config.own_file(me.rank), _wanted(config, inputs)
-    if config.state_dir is None:
-        limit = MemoryLimit(own_memory(config), output_folder(config.output, me))
-    else:
-        limit = MemoryLimit(own_memory(config), own_folder(config.state_dir, me))
+    folder = output_folder(config.output, me) if config.state_dir is None else own_folder(config.state_dir, me)
+    limit = MemoryLimit(own_memory(config), folder)
     table = read_table_within(path, limit, **wanted)
     if isinstance(table, Table):
         return _own_records(config, inputs, me, path, table)

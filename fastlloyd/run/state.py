@@ -313,14 +313,6 @@ def own_folder(root: str, me: PartyId) -> Path:
     return Path(root.replace("{client}", str(me.rank))) / ("server" if me.is_server else f"client-{me.rank}")
 
 
-def interrupted_words(state: Path) -> str:
-    """Say of a new run that an interrupted one could go on."""
-    return (
-        f"state: an interrupted run stands in {state}; --resume goes on with it and spends nothing twice, this new run "
-        "spends anew and takes its place"
-    )
-
-
 def resume_words(state: Path) -> str:
     """Say of a run that failed that it can go on."""
     return (

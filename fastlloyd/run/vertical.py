@@ -142,33 +142,27 @@ def gather_vertical(
             f"--set vertical.widths={alignment.widths}: expected {format_count(len(parties), 'number')}, one for each "
             f"owner of columns, got {len(alignment.columns)}"
         )
-    if config.data is not None:
-        public = make_public(config, clients, *settle_size(config, None))
-        bounds = Bounds(np.array([-1.0]), np.array([1.0]))  # each party has its own bounds
-        inputs = VerticalInputs(
-            public=public,
-            bounds=bounds,
-            caps=(),
-            dataset=None,
-            splits=None,
-            alignment=alignment,
-            owners=parties,
-        )
-        return config, inputs
-    config, dataset = _demonstration(config)
-    if dataset is None:
-        raise ConfigError(
-            "--data or --dataset: expected one of them, got neither; give each party's own file, or a public set to "
-            "try the protocol with"
-        )
-    how = "even" if config.split == "iid" else config.split
+    dataset = None
+    if config.data is None:
+        config, dataset = _demonstration(config)
+        if dataset is None:
+            raise ConfigError(
+                "--data or --dataset: expected one of them, got neither; give each party's own file, or a public set "
+                "to try the protocol with"
+            )
+    public = make_public(config, clients, *settle_size(config, dataset))
+    bounds = Bounds(np.array([-1.0]), np.array([1.0]))  # with own files each party has its own bounds
+    tables: tuple[VerticalTable, ...] = ()
+    if dataset is not None:
+        bounds = dataset_bounds(dataset, config.bounds)
+        tables = split_dataset(dataset, len(parties), "even" if config.split == "iid" else config.split)
     return config, VerticalInputs(
-        public=make_public(config, clients, *settle_size(config, dataset)),
-        bounds=dataset_bounds(dataset, config.bounds),
+        public=public,
+        bounds=bounds,
         caps=(),
         dataset=dataset,
         splits=None,
-        tables=split_dataset(dataset, len(parties), how),
+        tables=tables,
         alignment=alignment,
         owners=parties,
     )

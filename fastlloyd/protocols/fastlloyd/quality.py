@@ -27,7 +27,7 @@ from fastlloyd.protocols.fastlloyd.plus_grid import REST_SHARE, rests
 from fastlloyd.protocols.fastlloyd.plus_plan import square_limit
 from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations
 from fastlloyd.protocols.fastlloyd.rounds import Centers
-from fastlloyd.report.expected import Expected, expect_mean
+from fastlloyd.report.outlook import Expected, expect_mean
 from fastlloyd.report.quality import EXACT, UNKNOWN, ResultNoise
 from fastlloyd.report.ranges import LAPLACE_TAIL, NORMAL_TAIL, ratio_deviations
 

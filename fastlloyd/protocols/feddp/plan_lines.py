@@ -16,8 +16,7 @@ from fastlloyd.protocols.feddp.plan import Plan, PublicParameters
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan, sketch_plan
 from fastlloyd.protocols.feddp.quality import deviations, expect
 from fastlloyd.protocols.feddp.settings import PRIVATE, settings_from
-from fastlloyd.report.expected import Expected, expect_mean
-from fastlloyd.report.outlook import PlanLine, outlook_line
+from fastlloyd.report.outlook import Expected, PlanLine, expect_mean, outlook_line
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size

@@ -20,7 +20,7 @@ from fastlloyd.protocols.feddp.budget import START
 from fastlloyd.protocols.feddp.math.elbow import CLEAR, margin
 from fastlloyd.protocols.feddp.math.stage import Centers
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.report.expected import Expected, expect_mean
+from fastlloyd.report.outlook import Expected, expect_mean
 from fastlloyd.report.quality import UNKNOWN, ResultNoise
 from fastlloyd.report.ranges import LAPLACE_TAIL, ratio_deviations
 

@@ -30,8 +30,7 @@ from fastlloyd.protocols.vertical_dp.settings import Settings
 from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT
 from fastlloyd.protocols.vertical_dp.words import data_flow, who_sees
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.expected import Expected
-from fastlloyd.report.outlook import Expect, PlanLine
+from fastlloyd.report.outlook import Expect, Expected, PlanLine
 from fastlloyd.report.signed import SignedRecord
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import accept_plan, refuse_old_run

@@ -20,7 +20,7 @@ from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error
 from fastlloyd.protocols.vertical_dp.messages import SharedResult
 from fastlloyd.protocols.vertical_dp.plan import Plan
-from fastlloyd.report.expected import PRIOR_VARIANCE, Expected
+from fastlloyd.report.outlook import PRIOR_VARIANCE, Expected
 from fastlloyd.report.quality import EXACT, ResultNoise
 from fastlloyd.report.ranges import NORMAL_TAIL
 

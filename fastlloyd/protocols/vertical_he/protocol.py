@@ -45,8 +45,7 @@ from fastlloyd.protocols.vertical_he.rounds import Released, draw_noise
 from fastlloyd.protocols.vertical_he.settings import Settings
 from fastlloyd.protocols.vertical_he.words import FLOODING, against, conditions, data_flow, who_sees
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.expected import Expected
-from fastlloyd.report.outlook import PlanLine
+from fastlloyd.report.outlook import Expected, PlanLine
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.closing import conclude

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Estimate, expected_deviation, noise_deviations
-from fastlloyd.report.expected import Expected, expect_mean
+from fastlloyd.report.outlook import Expected, expect_mean
 from fastlloyd.report.quality import ResultNoise
 from fastlloyd.report.ranges import NORMAL_TAIL, ratio_deviations
 

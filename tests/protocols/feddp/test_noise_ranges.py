@@ -9,7 +9,7 @@ import pytest
 
 from fastlloyd.protocols.feddp.math.stage import make_centers
 from fastlloyd.protocols.feddp.quality import expect, noise_of
-from fastlloyd.report.expected import PRIOR_VARIANCE
+from fastlloyd.report.outlook import PRIOR_VARIANCE
 from tests.protocols.feddp.support import USERS, mixture, plan_for
 
 RUNS = 100

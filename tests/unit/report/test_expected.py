@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastlloyd.report.expected import Expected, percent
+from fastlloyd.report.outlook import Expected, percent
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import pytest
 
 from fastlloyd.cli.plan import main
 from fastlloyd.errors import ConfigError
-from fastlloyd.report.expected import Expected
-from fastlloyd.report.outlook import PlanLine, outlook_line
+from fastlloyd.report.outlook import Expected, PlanLine, outlook_line
 
 
 def simple(k, epsilon, n_total):

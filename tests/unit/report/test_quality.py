@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fastlloyd.report.expected import Expected
+from fastlloyd.report.outlook import Expected
 from fastlloyd.report.quality import EXACT, UNKNOWN, ResultNoise, judge
 from fastlloyd.report.ranges import LAPLACE_TAIL, NORMAL_TAIL, chi_squared_quantile, overlapping
 from fastlloyd.report.schema import schema, validate
