@@ -185,23 +185,19 @@ class Accounts(NoPayload):
     def read(cls, body: bytes, format: tuple[PartyId, ...]) -> Self:
         """Decode the accounts of some of the parties in `format`; an error is kept in `problem`, not raised."""
         try:
-            return cls(_read_accounts(body, format))
+            most = _MOST_ENTRY_BYTES * (1 + len(format))
+            received = decode(_ByRank, load_json(body, most_bytes=most), "the final message").accounts
         except ValueError as error:
             return cls(problem=str(error))
+        names = {str(party.rank): party for party in format}
+        if not received.keys() <= names.keys():
+            return cls(problem="accounts: expected parties of this run and no other")
+        return cls({names[name]: account for name, account in received.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class _ByRank:
     accounts: Mapping[str, Account]
-
-
-def _read_accounts(body: bytes, expected: tuple[PartyId, ...]) -> dict[PartyId, Account]:
-    most = _MOST_ENTRY_BYTES * (1 + len(expected))
-    received = decode(_ByRank, load_json(body, most_bytes=most), "the final message").accounts
-    names = {str(party.rank): party for party in expected}
-    if not received.keys() <= names.keys():
-        raise ValueError("accounts: expected parties of this run and no other")
-    return {names[name]: account for name, account in received.items()}
 
 
 class Counters(Accounts):

@@ -28,13 +28,12 @@ from typing import Self
 from fastlloyd.errors import PeerTimeout, SecurityError
 from fastlloyd.party.declaration import OfPlan, Seen, common
 from fastlloyd.party.effects import Gather, Party, Receive, Send
-from fastlloyd.party.message import NoPayload, check_size
+from fastlloyd.party.message import FixedBytes, NoPayload, Several, check_size
 from fastlloyd.randomness.prg import KEY_BYTES, NONCE_BYTES, derive, keystream
 from fastlloyd.wire.header import SERVER, PartyId, decode_included, encode_included
 
 THINGS = 2
 """The clients compare two things at the end: what they received, and the result."""
-TAG_BYTES = 2 * KEY_BYTES
 _PROOF = struct.Struct(f"<I{KEY_BYTES}s")
 
 
@@ -44,19 +43,29 @@ def proof_bytes(clients: int, things: int = 1) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class EqualityTag(NoPayload):
-    """Two pieces of each stream, which only clients can make.
+class Tag(FixedBytes):
+    """Two pieces of one stream, which only clients can make.
 
     Attributes
     ----------
-    tags : tuple of bytes of length 32
-        One for each thing that is compared: equal at all clients that have the same value.
-    owns : tuple of bytes of length 32
-        The same for this client's own bytes.
+    tag : bytes of length 32
+        Equal at all clients that have the same value.
+    own : bytes of length 32
+        This client's own bytes.
     """
 
+    SIZES = (KEY_BYTES, KEY_BYTES)
+    tag: bytes = field(repr=False)
+    own: bytes = field(repr=False)
+
+
+class EqualityTag(Several[Tag]):
+    """One `Tag` for each thing that is compared."""
+
+    __slots__ = ()
     TYPE = 23
-    MOST_BYTES = TAG_BYTES * THINGS
+    PIECE = Tag
+    MOST_BYTES = Tag.MOST_BYTES * THINGS
     SEEN = Seen(
         "client, server",
         "check that all clients have the same seed, and in the end that all received, and have, the same",
@@ -64,19 +73,6 @@ class EqualityTag(NoPayload):
         others="that all have the same, or who differs as the server says",
         when=common,
     )
-    tags: tuple[bytes, ...] = field(repr=False)
-    owns: tuple[bytes, ...] = field(repr=False)
-
-    def body(self) -> bytes:
-        """Return both pieces of each stream."""
-        return b"".join(tag + own for tag, own in zip(self.tags, self.owns, strict=True))
-
-    @classmethod
-    def read(cls, body: bytes, format: int) -> Self:
-        """Check the length; `format` is the number of things that are compared."""
-        check_size(body, TAG_BYTES * format)
-        pieces = [body[start : start + KEY_BYTES] for start in range(0, len(body), KEY_BYTES)]
-        return cls(tuple(pieces[::2]), tuple(pieces[1::2]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +89,7 @@ class EqualityProof(NoPayload):
         For each thing that is compared: rank of the first client whose tag differs from the tag that more than half of
         the required clients have; 0 for nobody.
     digests : tuple of bytes of length 32
-        For each thing: SHA-256 of the pieces (`EqualityTag.owns`) of the included clients, in the order of ranks.
+        For each thing: SHA-256 of the pieces (`Tag.own`) of the included clients, in the order of ranks.
     """
 
     TYPE = 24
@@ -187,8 +183,8 @@ def prove_equality(
         purpose: keystream(derive(secret, purpose, content), bytes(NONCE_BYTES), length)
         for purpose, content in things.items()
     }
-    tags = tuple(stream[:KEY_BYTES] for stream in streams.values())
-    yield Send((SERVER,), EqualityTag(tags, tuple(_piece(stream, me) for stream in streams.values())), round_)
+    tags = tuple(Tag(stream[:KEY_BYTES], _piece(stream, me)) for stream in streams.values())
+    yield Send((SERVER,), EqualityTag(tags), round_)
     proof: EqualityProof = yield Receive(SERVER, EqualityProof, round_, (len(clients), len(things)))
     for (purpose, stream), odd, digest in zip(streams.items(), proof.odds, proof.digests, strict=True):
         expected = hashlib.sha256(b"".join(_piece(stream, party) for party in proof.included)).digest()
@@ -228,23 +224,24 @@ def collect_tags(
     """
     if len(clients) < 2:
         return
-    tags: dict[PartyId, EqualityTag] = yield Gather(
+    messages: dict[PartyId, EqualityTag] = yield Gather(
         clients, EqualityTag, round_, len(required), things, frozenset(late)
     )
-    missing = sorted(set(required) - set(tags))
+    missing = sorted(set(required) - set(messages))
     if missing:
         raise PeerTimeout(
             f"{missing[0]} took part but did not send its equality tag, so nobody goes on; check that party",
             rank=missing[0].rank,
         )
-    counted = [Counter(tags[party].tags[thing] for party in required).most_common(1)[0] for thing in range(things)]
-    usual = tuple(tag for tag, _ in counted)
-    there = tuple(sorted(party for party in tags if party in required or tags[party].tags == usual))
+    tags = {party: [piece.tag for piece in message.pieces] for party, message in messages.items()}
+    counted = [Counter(tags[party][thing] for party in required).most_common(1)[0] for thing in range(things)]
+    usual = [tag for tag, _ in counted]
+    there = tuple(sorted(party for party, own in tags.items() if party in required or own == usual))
     odds, digests = [], []
     for thing, (tag, votes) in enumerate(counted):
         clear = 2 * votes > len(required)  # without a majority nobody knows which one is odd
-        odds.append(next((party.rank for party in there if clear and tags[party].tags[thing] != tag), 0))
-        digests.append(hashlib.sha256(b"".join(tags[party].owns[thing] for party in there)).digest())
+        odds.append(next((party.rank for party in there if clear and tags[party][thing] != tag), 0))
+        digests.append(hashlib.sha256(b"".join(messages[party].pieces[thing].own for party in there)).digest())
     yield Send(clients, EqualityProof(there, len(clients), tuple(odds), tuple(digests)), round_)
 
 

@@ -19,7 +19,7 @@ that receives one knows that the server is dishonest. The keys are made for this
 
 Without a roster the signatures are zeros and prove nothing: a malicious server could read the seed.
 
-Source: FastLloyd, §3 ("clients share a common secret"), Fig. 1; docs/protocol.md, "Seed".
+Source: FastLloyd, §3 ("clients share a common secret"), Fig. 1; RFC 8439 (ChaCha20-Poly1305); docs/protocol.md, "Seed".
 """
 
 from __future__ import annotations
@@ -30,24 +30,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
 from fastlloyd.crypto.link.identity import SIGNATURE_BYTES, Credentials
-from fastlloyd.crypto.sealing import TAG_BYTES, seal, unseal
 from fastlloyd.errors import SecurityError
 from fastlloyd.lifecycle.same_secret import NotEqual, collect_tags, prove_equality
 from fastlloyd.masking.pairwise import PairKey
 from fastlloyd.party.declaration import DOWN, UP, OfPlan, Seen, common
 from fastlloyd.party.effects import Gather, Party, Receive, Send
-from fastlloyd.party.message import FixedBytes, NoPayload, check_size
+from fastlloyd.party.message import FixedBytes, NoPayload, Several, check_size
 from fastlloyd.randomness import domains
-from fastlloyd.randomness.prg import KEY_BYTES, derive
+from fastlloyd.randomness.prg import KEY_BYTES, NONCE_BYTES, derive
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
 
 CONTRIBUTORS = 3
 """The first clients contribute: none of them alone chooses the seed, and one good source of bits is enough."""
+_TAG_BYTES = 16
+"""Of ChaCha20-Poly1305."""
 _SIGNED_KEY = (KEY_BYTES, SIGNATURE_BYTES)
+_NONCE = bytes(NONCE_BYTES)
 _DIGESTS = (KEY_BYTES, KEY_BYTES)
-_SIGNED_BOX = (KEY_BYTES + TAG_BYTES, SIGNATURE_BYTES)
+_SIGNED_BOX = (KEY_BYTES + _TAG_BYTES, SIGNATURE_BYTES)
 
 
 def sealed_parts_bytes(clients: int) -> int:
@@ -80,11 +85,12 @@ class SealKey(FixedBytes):
     signature: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class SealKeys(NoPayload):
+class SealKeys(Several[SealKey]):
     """The keys of all clients, in the order of ranks."""
 
+    __slots__ = ()
     TYPE = 20
+    PIECE = SealKey
     MOST_BYTES = OfPlan(lambda plan: SealKey.MOST_BYTES * plan.clients)
     SEEN = Seen(
         DOWN,
@@ -93,16 +99,6 @@ class SealKeys(NoPayload):
         others="32 bytes from each that contributes, hence the seed",
         when=common,
     )
-    keys: tuple[SealKey, ...]
-
-    def body(self) -> bytes:
-        """Return one after the other."""
-        return b"".join(key.body() for key in self.keys)
-
-    @classmethod
-    def read(cls, body: bytes, format: int) -> Self:
-        """Decode `format` keys."""
-        return cls(SealKey.read_all(body, format))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,23 +162,14 @@ class SealedPart(FixedBytes):
     signature: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class SealedSeed(NoPayload):
+class SealedSeed(Several[SealedPart]):
     """The parts that the other contributors sealed for one client, in the order of ranks."""
 
+    __slots__ = ()
     TYPE = 22
+    PIECE = SealedPart
     MOST_BYTES = SealedPart.MOST_BYTES * CONTRIBUTORS
     SEEN = ()
-    parts: tuple[SealedPart, ...]
-
-    def body(self) -> bytes:
-        """Return one after the other."""
-        return b"".join(part.body() for part in self.parts)
-
-    @classmethod
-    def read(cls, body: bytes, format: int) -> Self:
-        """Decode `format` parts."""
-        return cls(SealedPart.read_all(body, format))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +227,7 @@ class Sealing:
             # The server waits for keys and then for parts before it sends anything to the other clients.
             waits = 1 if self.me in contributors else 2
             seed: SealedSeed = yield Receive(SERVER, SealedSeed, SETUP_ROUND, len(others), waits)
-            parts |= {party: self._open(key, party, part) for party, part in zip(others, seed.parts, strict=True)}
+            parts |= {party: self._open(key, party, part) for party, part in zip(others, seed.pieces, strict=True)}
         agreed = derive(b"".join(parts[party] for party in contributors), domains.SEED, self.run_id)
         yield from self.confirm(agreed)
         return agreed
@@ -292,14 +279,14 @@ class Sealing:
         """Seal this client's part for each other client."""
         digest = _digest(part, self.me, self.context)
         boxes = []
-        for party, theirs in zip(self.clients, keys.keys, strict=True):
+        for party, theirs in zip(self.clients, keys.pieces, strict=True):
             if party == self.me:
                 continue
             signed = _key_statement(self.run, party, theirs.public)
             if not self.credentials.signed(party, signed, theirs.signature, domains.SEAL_KEY):
                 raise _forged(f"a key of {party} for the common seed", party)
             shared = self._share(key, party, theirs.public)
-            sealed = seal(part, shared, domains.SEED_SEAL, _seal_context(self.me, self.context, digest))
+            sealed = _cipher(shared, self.me, self.context, digest).encrypt(_NONCE, part, None)
             public = SealedPart(key.public, self.context, digest, sealed, b"")
             statement = _part_statement(self.run, self.me, party, theirs.public, public)
             boxes.append(Box(sealed, self.credentials.sign(statement, domains.SEALED_PART)))
@@ -318,8 +305,8 @@ class Sealing:
             )
         shared = self._share(key, sender, part.public)
         try:
-            plain = unseal(part.sealed, shared, domains.SEED_SEAL, _seal_context(sender, self.context, part.digest))
-        except ValueError as error:
+            plain = _cipher(shared, sender, self.context, part.digest).decrypt(_NONCE, part.sealed, None)
+        except InvalidTag as error:
             raise SecurityError(
                 f"the part of the common seed that {sender} sealed for {self.me} does not open: expected one that was "
                 f"sealed for this run and this client's key{self._doubt}",
@@ -386,9 +373,12 @@ def _digest(part: bytes, sender: PartyId, context: bytes) -> bytes:
     return derive(part, domains.SEED_PART, struct.pack("<I", sender.rank) + context)
 
 
-def _seal_context(sender: PartyId, context: bytes, digest: bytes) -> bytes:
-    """Bind a seal to its sender, the public set-up and the digest sent to all; the secret binds keys and run."""
-    return struct.pack("<I", sender.rank) + context + digest
+def _cipher(shared: bytes, sender: PartyId, context: bytes, digest: bytes) -> ChaCha20Poly1305:
+    """Bind a seal to its sender, the public set-up and the digest sent to all; the secret binds keys and run.
+
+    So its key is used once, with the nonce 0, and a seal under other values does not open.
+    """
+    return ChaCha20Poly1305(derive(shared, domains.SEED_SEAL, struct.pack("<I", sender.rank) + context + digest))
 
 
 def _key_statement(run: bytes, party: PartyId, public: bytes) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.masking.fixed import Ring, RingArray
@@ -17,6 +17,7 @@ from fastlloyd.party.declaration import Declared
 from fastlloyd.wire.header import Message, PartyId, decode_included, encode_included
 
 M = TypeVar("M", bound=Message)
+P = TypeVar("P", bound="FixedBytes")
 
 
 class NoPayload(Declared):
@@ -62,6 +63,30 @@ class FixedBytes(NoPayload):
         size = cls.MOST_BYTES
         check_size(body, count * size)
         return tuple(cls.read(body[start : start + size], None) for start in range(0, len(body), size))
+
+
+@dataclass(frozen=True, slots=True)
+class Several(NoPayload, Generic[P]):
+    """A message of several pieces of one class, one after the other; `format` is their number.
+
+    Attributes
+    ----------
+    PIECE : type
+        Their class.
+    pieces : tuple of `PIECE`
+    """
+
+    PIECE: ClassVar[type[FixedBytes]]
+    pieces: tuple[P, ...]
+
+    def body(self) -> bytes:
+        """Return the pieces."""
+        return b"".join(piece.body() for piece in self.pieces)
+
+    @classmethod
+    def read(cls, body: bytes, format: int) -> Self:
+        """Decode the pieces; another length is refused."""
+        return cls(cls.PIECE.read_all(body, format))  # type: ignore[arg-type]
 
 
 def check_size(body: bytes, size: int) -> None:

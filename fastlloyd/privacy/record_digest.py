@@ -5,11 +5,9 @@ Source: docs/privacy.md, "The ledger".
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import hmac
 import os
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, Reason
-from fastlloyd.wire.regular import replace_file, sync_directory
+from fastlloyd.wire.regular import read_regular_bytes, replace_file, sync_directory
 
 DIGEST_KEY_BYTES = 32
 PRIVATE_MODE = 0o600
@@ -68,7 +66,7 @@ def load_key(path: Path) -> bytes:
         if not path.exists():
             replace_file(path, [os.urandom(DIGEST_KEY_BYTES)], mode=PRIVATE_MODE, draft=f"{path.name}.new")
             sync_directory(path.parent)
-        key = read_regular(path)
+        key = read_regular_bytes(path)
     except OSError as error:
         problem = f"cannot keep the key {path}: {error.strerror}; check its directory"
         raise ConfigError(problem, reason=Reason.STATE) from error
@@ -78,18 +76,3 @@ def load_key(path: Path) -> bytes:
             reason=Reason.STATE,
         )
     return key
-
-
-def read_regular(path: Path, most_bytes: int = -1) -> bytes:
-    """Read a file from its start, at most `most_bytes`; never wait for a pipe of its name.
-
-    Raises
-    ------
-    OSError
-        It cannot be read, or is not a regular file.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        return file.read(most_bytes)

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
 
 from fastlloyd.errors import ConfigError, Reason
-from fastlloyd.privacy.record_digest import read_regular
 from fastlloyd.report.unit import format_count, format_epsilon
 from fastlloyd.wire.decode import Within, decode, load_json
-from fastlloyd.wire.regular import replace_file, sync_directory
+from fastlloyd.wire.regular import read_regular_bytes, replace_file, sync_directory
 
 STATE_VERSION: Final = 2
 T = TypeVar("T")
@@ -141,7 +140,7 @@ def read_kept(kind: type[T], path: Path) -> T | None:
         The file is damaged.
     """
     try:
-        return decode(kind, load_json(read_regular(path)), "it")
+        return decode(kind, load_json(read_regular_bytes(path)), "it")
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

@@ -33,10 +33,10 @@ from typing import Annotated, Any, Literal
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.privacy.chain import Mark
 from fastlloyd.privacy.ledger import Ledger
-from fastlloyd.privacy.record_digest import read_regular
 from fastlloyd.run.budget_terms import STATE_VERSION, Terms, problem, read_kept, write
 from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import PartyId
+from fastlloyd.wire.regular import read_regular_bytes
 
 _VALUES = "facts.json"
 _KEYS = {"run_id", "plan", "data", "protocol_version", "results_version"}
@@ -253,7 +253,7 @@ class StateDir:
     def _mark_in(self, path: Path) -> Mark | None:
         """Return the mark in a file's label, if it has one; a new run does not care for a damaged file."""
         try:
-            first = read_regular(path, _MOST_LABEL_BYTES).partition(b"\n")[0]
+            first = read_regular_bytes(path, _MOST_LABEL_BYTES).partition(b"\n")[0]
             return decode(_Label, load_json(first), "the label").ledger
         except (OSError, ValueError):
             return None
@@ -273,7 +273,7 @@ class StateDir:
     def _read(self, name: str) -> tuple[_Label, bytes]:
         """Read a file of the interrupted run, and check it against its label."""
         try:
-            first, _, content = read_regular(self._run / name).partition(b"\n")
+            first, _, content = read_regular_bytes(self._run / name).partition(b"\n")
             label = decode(_Label, load_json(first, most_bytes=_MOST_LABEL_BYTES), "the label")
             if label.name != name or (self._run_id and label.run != self._run_id):
                 raise ValueError(f"it belongs to {label.name!r} of run {label.run}")

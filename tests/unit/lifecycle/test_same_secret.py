@@ -10,10 +10,10 @@ import pytest
 
 from fastlloyd.errors import PeerError, SecurityError
 from fastlloyd.lifecycle.same_secret import (
-    TAG_BYTES,
     EqualityProof,
     EqualityTag,
     NotEqual,
+    Tag,
     collect_tags,
     proof_bytes,
     prove_equality,
@@ -85,7 +85,7 @@ def test_who_is_not_required_cannot_cost_the_others_their_result() -> None:
     def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes | None:
         if header.type == EqualityProof.TYPE:
             sets.append(EqualityProof.read(body, (3, 2)).included)
-        return bytes(2 * TAG_BYTES) if sender == THREE else body
+        return bytes(2 * Tag.MOST_BYTES) if sender == THREE else body
 
     sets: list[tuple[PartyId, ...]] = []
     compare(tap=tap, required=(ONE, TWO))
@@ -102,15 +102,18 @@ def test_all_tags_are_equal_and_all_own_bytes_differ() -> None:
 
     compare(5, tap=watch)
     compare(5, tap=watch, contexts=dict.fromkeys(clients(5), OTHER))
-    assert [len({tag.tags for tag in part}) for part in (sent[:5], sent[5:], sent)] == [1, 1, 2]
+    tags = [tuple(each.tag for each in tag.pieces) for tag in sent]
+    assert [len(set(part)) for part in (tags[:5], tags[5:], tags)] == [1, 1, 2]
     # The result is the same in both, the rest is not: 2 tags and 10 pieces of one stream, 1 and 5 of the other.
-    assert len({piece for tag in sent for piece in (*tag.tags, *tag.owns)}) == 18
+    assert len({piece for tag in sent for each in tag.pieces for piece in (each.tag, each.own)}) == 18
 
 
 def count_some(everybody: tuple[PartyId, ...], some: tuple[PartyId, ...]) -> Any:
     """Live as a server that says that all are alike, from what some of them have sent."""
     told = yield Gather(everybody, EqualityTag, COMPARE_ROUND, len(everybody), 2)
-    digests = tuple(hashlib.sha256(b"".join(told[party].owns[thing] for party in some)).digest() for thing in (0, 1))
+    digests = tuple(
+        hashlib.sha256(b"".join(told[party].pieces[thing].own for party in some)).digest() for thing in (0, 1)
+    )
     yield Send(everybody, EqualityProof(some, len(everybody), (0, 0), digests), COMPARE_ROUND)
 
 
@@ -162,7 +165,7 @@ def test_a_proof_names_no_stranger() -> None:
         EqualityProof.read(proof.body()[:1] + b"\x04" + proof.body()[2:], (3, 2))
 
 
-@pytest.mark.parametrize("size", [0, TAG_BYTES, 2 * TAG_BYTES - 1, 2 * TAG_BYTES + 1])
+@pytest.mark.parametrize("size", [0, Tag.MOST_BYTES, 2 * Tag.MOST_BYTES - 1, 2 * Tag.MOST_BYTES + 1])
 def test_a_tag_of_another_length_is_its_sender_s_fault(size: int) -> None:
     def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
         return bytes(size) if sender == TWO else body

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -257,34 +259,51 @@ def test_a_client_cannot_send_what_another_has_signed() -> None:
     assert caught.value.rank == 2
 
 
+@dataclass(frozen=True)
+class Dishonest:
+    """A cipher that seals something else."""
+
+    honest: ChaCha20Poly1305
+    lie: Callable[[ChaCha20Poly1305, bytes, bytes], bytes]
+
+    def encrypt(self, nonce: bytes, plain: bytes, more: None) -> bytes:
+        return self.lie(self.honest, nonce, plain)
+
+    def decrypt(self, nonce: bytes, sealed: bytes, more: None) -> bytes:
+        return self.honest.decrypt(nonce, sealed, more)
+
+
+def lie_for(
+    liar: PartyId, lie: Callable[[ChaCha20Poly1305, bytes, bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let one party seal something else."""
+    honest = sealed_module._cipher
+
+    def chosen(shared: bytes, sender: PartyId, context: bytes, digest: bytes) -> Any:
+        cipher = honest(shared, sender, context, digest)
+        return Dishonest(cipher, lie) if sender == liar else cipher
+
+    monkeypatch.setattr(sealed_module, "_cipher", chosen)
+
+
 @pytest.mark.parametrize("roster", [True, False])
 def test_a_client_that_seals_different_parts_for_different_clients_is_named(
     roster: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest, sealed = sealed_module.seal, []
+    sealed: list[bytes] = []
 
-    def lie(plain: bytes, shared: bytes, purpose: bytes, context: bytes) -> bytes:
-        if context[:4] == b"\x02\0\0\0":
-            sealed.append(context)
-            if len(sealed) == 3:  # for client 4
-                plain = bytes(32)
-        return honest(plain, shared, purpose, context)
+    def lie(cipher: ChaCha20Poly1305, nonce: bytes, plain: bytes) -> bytes:
+        sealed.append(plain)  # client 4's is the third of client 2
+        return cipher.encrypt(nonce, bytes(32) if len(sealed) == 3 else plain, None)
 
-    monkeypatch.setattr(sealed_module, "seal", lie)
+    lie_for(PartyId(2), lie, monkeypatch)
     with pytest.raises(SecurityError, match="client 2 sealed a different part of the common seed for") as caught:
         agree(roster=roster)
     assert caught.value.rank == 2
 
 
 def test_a_client_that_seals_nonsense_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = sealed_module.seal
-    monkeypatch.setattr(
-        sealed_module,
-        "seal",
-        lambda plain, shared, purpose, context: (
-            bytes(48) if context[:4] == b"\x03\0\0\0" else honest(plain, shared, purpose, context)
-        ),
-    )
+    lie_for(PartyId(3), lambda cipher, nonce, plain: bytes(48), monkeypatch)
     with pytest.raises(SecurityError, match="client 3 sealed for client 1 does not open") as caught:
         agree()
     assert caught.value.rank == 3

@@ -15,7 +15,7 @@ import pytest
 
 from fastlloyd.lifecycle.align.ids import BlindedIds, OpenedIds
 from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum, VectorFormat
-from fastlloyd.lifecycle.same_secret import EqualityProof, EqualityTag
+from fastlloyd.lifecycle.same_secret import EqualityProof, EqualityTag, Tag
 from fastlloyd.lifecycle.sealed import Box, SealedPart, SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.lifecycle.shared_secrets import SeedConfirmation, SeedContribution
 from fastlloyd.masking.fixed import Ring
@@ -210,7 +210,7 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
         bytes(32).hex() + POINTS[0].hex() + POINTS[1].hex() + SEALED.hex() + SIGNATURE.hex(),
         0,
     ),
-    "alike tag": (EqualityTag(*((each,) for each in POINTS)), 1, 23, POINTS[0].hex() + POINTS[1].hex(), 0),
+    "alike tag": (EqualityTag((Tag(*POINTS),)), 1, 23, POINTS[0].hex() + POINTS[1].hex(), 0),
     "alike proof": (
         EqualityProof((P1, P3), 3, (2, 0), POINTS),
         (3, 2),
