@@ -29,7 +29,6 @@ from fastlloyd.data.missing import missing_words
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.data.vertical import read_sorted
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, name_some, printable
-from fastlloyd.protocols.registry import find
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.inputs import share_caps
@@ -55,7 +54,10 @@ def main(argv: Sequence[str]) -> int:
     """
     question = _question(parser().parse_args(argv))
     config = question.config
-    bounds = None if config.bounds is None else parse_bounds(_own_name(config.bounds, "--bounds", question))
+    if question.client is None and "{client}" in (config.bounds or ""):
+        raise ConfigError(f"--bounds {config.bounds} stands for one file per client: say which with --client")
+    named = None if config.bounds is None else config.bounds.replace("{client}", str(question.client))
+    bounds = None if named is None else parse_bounds(named)
     categories = Categories() if config.categories is None else Categories.read(config.categories)
     if bounds is not None or categories.lists:
         bounds = categories.bounds(bounds)
@@ -74,7 +76,10 @@ def main(argv: Sequence[str]) -> int:
     for line in links.lines:
         print(printable(line))
     doubts = _doubts(table, matched)
-    missing = [*_not_given(question, bounds), *([] if links.missing is None else [links.missing])]
+    # The bounds may follow from categories.
+    needed = {"--bounds": bounds, "--n-total": config.n_total, "--k": config.k}
+    missing = [flag for flag, value in needed.items() if value is None]
+    missing += [] if links.missing is None else [links.missing]
     print(printable(f"records ready{doubts}; still missing: {', '.join(missing)}" if missing else f"ready{doubts}"))
     return EXIT_OK
 
@@ -144,21 +149,16 @@ def _question(options: argparse.Namespace) -> _Question:
     if None not in (client, options.clients) and client > options.clients:
         raise ConfigError(f"--client {client}: expected a number up to --clients {options.clients}")
     clients = options.clients or clients
-    _check_numbers(options, config.protocol)
+    vertical = config.row.partition == "vertical"
+    if options.d is not None and not vertical:
+        raise ConfigError(f"--d {options.d}: {config.protocol} counts the columns of this file; leave --d out")
+    if options.client is not None:
+        Within(0 if vertical else 1).check("--client", options.client)
     if config.n_total is not None and (config.k or 0) > config.n_total:
         raise ConfigError(f"--k {config.k}: more clusters than records (--n-total {config.n_total}); lower --k")
     if config.client_caps and config.n_total is not None:
         share_caps(config, clients or len(config.client_caps), config.n_total)
     return _Question(config=config, **place, client=client, clients=clients, d=options.d)
-
-
-def _check_numbers(options: argparse.Namespace, protocol: str) -> None:
-    """Refuse numbers that no run accepts."""
-    vertical = find(protocol).partition == "vertical"
-    if options.d is not None and not vertical:
-        raise ConfigError(f"--d {options.d}: {protocol} counts the columns of this file; leave --d out")
-    if options.client is not None:
-        Within(0 if vertical else 1).check("--client", options.client)
 
 
 def _read(question: _Question, bounds: Bounds | None, categories: Categories) -> Table:
@@ -188,15 +188,6 @@ def _place(question: _Question, data: str, key: str | None) -> Place:
     if question.client is None and names_client(data, query, table):
         raise ConfigError(f"--data {data} stands for one file or query per client: say which with --client")
     return find_place(data, form, number=question.client, query=query, table=table, key=key)
-
-
-def _own_name(path: str, flag: str, question: _Question) -> str:
-    """Fill this party's number into the name of a file."""
-    if "{client}" not in path:
-        return path
-    if question.client is None:
-        raise ConfigError(f"{flag} {path} stands for one file per client: say which with --client")
-    return path.replace("{client}", str(question.client))
 
 
 def _cap(question: _Question) -> tuple[int, str] | None:
@@ -289,12 +280,6 @@ def _doubts(table: Table, bounds: Bounds | None) -> str:
         return ", bounds not checked"
     about = clipping_words(count_outside(table.values, bounds), len(table.values), table.names)
     return f", but {about}" if about else ""
-
-
-def _not_given(question: _Question, bounds: Bounds | None) -> Iterator[str]:
-    """Yield the flags of missing public values that every run needs; the bounds may follow from categories."""
-    given = {"--bounds": bounds, "--n-total": question.config.n_total, "--k": question.config.k}
-    yield from (flag for flag, value in given.items() if value is None)
 
 
 def _hints(values: NDArray[np.float64], names: tuple[str, ...], k: int | None) -> Iterator[str]:

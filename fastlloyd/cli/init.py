@@ -102,11 +102,6 @@ def parser() -> Parser:
     return made
 
 
-def _open(name: str, given: Mapping[str, object]) -> str:
-    """Return the mark of a value that is still to be chosen."""
-    return "" if name in given else "FILL IN: "
-
-
 def _run_file(given: dict[str, object], pairs: Sequence[str], *, clients: int) -> tuple[str, tuple[int, ...]]:
     """Return the run file, checked by reading it once, and the ranks that own columns (none with tables of rows)."""
     plain = RunConfig()
@@ -127,9 +122,9 @@ def _run_file(given: dict[str, object], pairs: Sequence[str], *, clients: int) -
         (
             "n_total",
             given.get("n_total", 10_000),
-            f"{_open('n_total', given)}public upper bound on the records {of_whom}",
+            f"{'FILL IN: ' * ('n_total' not in given)}public upper bound on the records {of_whom}",
         ),
-        ("k", given.get("k", 3), f"{_open('k', given)}number of clusters"),
+        ("k", given.get("k", 3), f"{'FILL IN: ' * ('k' not in given)}number of clusters"),
         ("epsilon", given.get("epsilon", plain.epsilon), "privacy budget of the whole run: smaller is more private"),
         (
             "missing",

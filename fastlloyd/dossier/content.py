@@ -42,6 +42,9 @@ _TO_FILL_IN = "To be filled in. (fastlloyd dossier --purpose TEXT puts it here.)
 
 def make_dossier(run: PlannedRun) -> Dossier:
     """Return the document."""
+    links = "This run has no roster: keys are made at start and nobody checks them."
+    if run.roster is not None:
+        links = f"This run pins the certificates of its {len(run.roster.entries)} parties."
     sections = (
         Section("Purpose", [Text(run.purpose or _TO_FILL_IN)]),
         Section("Parties", list(_parties(run))),
@@ -54,7 +57,7 @@ def make_dossier(run: PlannedRun) -> Dossier:
         Section(
             "State, ledger and how long files stay", [files(labels=not run.vertical), FILES_NOTE, Text(_budget(run))]
         ),
-        Section("Keys", [Text(_links(run)), KEYS]),
+        Section("Keys", [Text(links), KEYS]),
         Section("What happens on failure", [ENDS, ENDS_NOTE]),
         Section("Open points", [Items(list(open_points(run)))]),
         Section("Questions of a data protection impact assessment", [ASSESSMENT_NOTE, ASSESSMENT]),
@@ -330,13 +333,6 @@ def _budget(run: PlannedRun) -> str:
         "ledger over all runs nothing counts them. With a limit, a run that would exceed it ends with exit code 4 "
         "before anything is released."
     )
-
-
-def _links(run: PlannedRun) -> str:
-    """Describe how the parties are authenticated."""
-    if run.roster is None:
-        return "This run has no roster: keys are made at start and nobody checks them."
-    return f"This run pins the certificates of its {len(run.roster.entries)} parties."
 
 
 def _values(run: PlannedRun) -> Iterator[Block]:

@@ -223,6 +223,10 @@ def promise_words(epsilon: float, delta: float, unit: str, neighbours: str = ADD
         Two sentences or three, each true by the definition alone.
     """
     plus = f" plus {delta:.3g}" if delta > 0.0 else ""
+    worlds = "in one it takes part in the run, in the other it does not"
+    if not neighbours.startswith("add-remove"):
+        known = "that it is among the records is known in both"
+        worlds = f"in one its values count, in the other they do not ({neighbours}); {known}"
     allowed = math.exp(min(epsilon, 50.0)) * _BASE + delta
     if allowed < _SURE:
         example = (
@@ -235,23 +239,13 @@ def promise_words(epsilon: float, delta: float, unit: str, neighbours: str = ADD
             "certainty in the first: an epsilon of this size limits little by itself."
         )
     return [
-        f"Take {unit}. Compare two worlds: {worlds(neighbours)}, and all else is the same. The chance of any outcome "
+        f"Take {unit}. Compare two worlds: {worlds}, and all else is the same. The chance of any outcome "
         f"in the one world is at most {factor_words(epsilon)} times its chance in the other{plus}. This holds for "
         "all messages that those whom the promise is against receive in this run (not for when they come), for "
         "whatever they compute from them, and whatever else they know.",
         example,
         *([_DELTA.format(delta)] if delta > 0.0 else []),
     ]
-
-
-def worlds(neighbours: str) -> str:
-    """Explain how the two worlds of the promise differ."""
-    if neighbours.startswith("add-remove"):
-        return "in one it takes part in the run, in the other it does not"
-    return (
-        f"in one its values count, in the other they do not ({neighbours}); that it is among the records is known in "
-        "both"
-    )
 
 
 def not_promised(run: PlannedRun) -> Iterator[str]:

@@ -76,7 +76,9 @@ def verify(folder: Path, roster: Path | None = None, approval: Path | None = Non
     )
     lines = [accounting, _signed(folder, document, roster)]
     if approval is not None and roster is not None:
-        lines.append(_approved(folder, document, roster, approval))
+        approved = read_approval(approval, Roster.load(roster))
+        bounds = parse_bounds(str(folder / "bounds.csv")) if "bounds.csv" in document["output"] else None
+        lines.append(f"verified: {compare_report(approved, document, bounds, f'--approval {approval}')}")
     return "\n".join(lines)
 
 
@@ -87,13 +89,6 @@ def _signed(folder: Path, document: Mapping[str, Any], roster: Path | None) -> s
     if document["signatures"] is None:
         return "not verified: who wrote it, for the run had no roster and its report is unsigned"
     return "not verified: who signed it; give the roster of the run with --roster FILE"
-
-
-def _approved(folder: Path, document: Mapping[str, Any], roster: Path, approval: Path) -> str:
-    """Compare the report with an approval."""
-    signed = read_approval(approval, Roster.load(roster))
-    bounds = parse_bounds(str(folder / "bounds.csv")) if "bounds.csv" in document["output"] else None
-    return f"verified: {compare_report(signed, document, bounds, f'--approval {approval}')}"
 
 
 def read_ledger(path: Path) -> list[Release]:

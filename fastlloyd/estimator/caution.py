@@ -30,10 +30,10 @@ def warn_beforehand(model: Any, raw_parts: Sequence[NDArray[np.float64]]) -> Non
     """Warn of uncounted spending and clipped values, before anything is spent: an error stops the fit."""
     outside = np.sum([count_outside(part, model.bounds_) for part in raw_parts], axis=0)
     if words := clipping_words(outside, sum(map(len, raw_parts)), model.bounds_.names):
-        warnings.warn(words, UserWarning, stacklevel=3)
+        warnings.warn(words, UserWarning, stacklevel=4)
     stated = None if is_vertical(model) or model.n_total is None else int(model.n_total)
     for caution in cautions(raw_parts, model.bounds_, ledger=model.ledger is not None, stated=stated):
-        warnings.warn(caution, PrivacyWarning, stacklevel=3)
+        warnings.warn(caution, PrivacyWarning, stacklevel=4)
 
 
 def warn_of_result(model: Any) -> None:

@@ -224,9 +224,7 @@ class FastLloyd(  # scikit-learn has no types
                     f"fit: {model.protocol!r} joins the columns of several owners: give fit_federated a list of arrays "
                     "with the same records in the same order, such as np.array_split(X, 2, axis=1)"
                 )
-            model._match_bounds()
-            warn_beforehand(model, [raw_points])
-            (model.labels_,) = fit_together(model, [raw_points], model._server_points())
+            (model.labels_,) = model._fit([raw_points])
         warn_of_result(self)
         return self
 
@@ -249,12 +247,8 @@ class FastLloyd(  # scikit-learn has no types
         """
         with whole(self) as model:
             check_parameters(model)
-            raw_parts = validate_parts(model, parts)
-            model._match_bounds()
-            vertical = is_vertical(model)
-            warn_beforehand(model, [np.concatenate(raw_parts, axis=1)] if vertical else raw_parts)
-            labels = fit_together(model, raw_parts, model._server_points())
-            model.labels_ = labels[0] if vertical else labels
+            labels = model._fit(validate_parts(model, parts))
+            model.labels_ = labels[0] if is_vertical(model) else labels
         warn_of_result(self)
         return self
 
@@ -359,10 +353,12 @@ class FastLloyd(  # scikit-learn has no types
         checked: NDArray[np.float64] = validate_data(self, X, reset=reset, dtype=np.float64, order="C")
         return checked
 
-    def _match_bounds(self) -> None:
-        """Note the bounds of each column."""
+    def _fit(self, raw_parts: list[NDArray[np.float64]]) -> list[NDArray[np.int64]]:
+        """Cluster the parts of the owners; return the labels of each, or of all people."""
         with in_own_words():
             self.bounds_ = match_bounds(self.bounds, self.n_features_in_, getattr(self, "feature_names_in_", None))
+        warn_beforehand(self, [np.concatenate(raw_parts, axis=1)] if is_vertical(self) else raw_parts)
+        return fit_together(self, raw_parts, self._server_points())
 
     def _scaled(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return records and centres in the scaled domain."""

@@ -2,7 +2,7 @@
 
 All of it comes from public numbers alone, by planning other runs.
 
-Source: docs/guide.md, "What to expect"; docs/report.md, "Quality".
+Source: docs/guide.md, "Expected error"; docs/report.md, "Quality".
 """
 
 from __future__ import annotations

@@ -99,7 +99,8 @@ def conclude(
         made = made()
     me, group = session.me, session.everybody if heard is None else heard
     if holders is None:
-        holders = _holders(group, writers)
+        # Where clients may write it, those that missed the last round have it too.
+        holders = tuple(writers) if all(one.is_server for one in writers) else tuple(sorted({*writers, *group}))
     result = made if isinstance(made, Result) else None
     record = made.record() if isinstance(made, Result) else made
     if me not in holders:
@@ -164,11 +165,6 @@ def conclude_without_result(
     )
     outcome = yield from exchange_accounts(session, record, late)
     return replace(outcome, record=record)
-
-
-def _holders(group: tuple[PartyId, ...], writers: Sequence[PartyId]) -> tuple[PartyId, ...]:
-    """Return who has the result: whoever may write it and, where clients do, those that missed the last round too."""
-    return tuple(writers) if all(party.is_server for party in writers) else tuple(sorted({*writers, *group}))
 
 
 def exchange_accounts(

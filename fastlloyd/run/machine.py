@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -109,13 +109,16 @@ class Host:
             self.settle()  # a resumed run sends what is saved: it must be in the ledger by then
             return None if self._state is None else self._state.save(effect.name, effect.content)
         if isinstance(effect, Publish):
-            values = dict(effect.values, seconds=self._restart_clock())
+            now = time.perf_counter()
+            values = dict(effect.values, seconds=now - self._last_event)
+            self._last_event = now
             return None if self._publish is None else self._publish(effect.event, values)
         if isinstance(effect, Identify):
             self._data_digest = effect.data_digest
             return None
         if isinstance(effect, Expect):
-            return self._expect(effect.releases)
+            self._expected = {release.key: (release, self._entry(release)) for release in effect.releases}
+            return self._ledger.prepare(entry for _, entry in self._expected.values())
         if isinstance(effect, Afford):
             return self._afford(effect.releases, effect.delta)
         if isinstance(effect, Keep):
@@ -142,17 +145,6 @@ class Host:
     def close(self) -> None:
         """Wait for the disk, and end the thread that does."""
         self._disk.close()
-
-    def _restart_clock(self) -> float:
-        """Return the seconds since the last event and start anew."""
-        now = time.perf_counter()
-        seconds, self._last_event = now - self._last_event, now
-        return seconds
-
-    def _expect(self, releases: Iterable[Release]) -> None:
-        """Make the ledger's entries of what will be recorded."""
-        self._expected = {release.key: (release, self._entry(release)) for release in releases}
-        self._ledger.prepare(entry for _, entry in self._expected.values())
 
     def _record(self, releases: tuple[Release, ...]) -> None:
         """Add run and data to the releases and write them down; `settle` waits for the disk."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fastlloyd.net.transport import Transport
     from fastlloyd.report.announcer import Announcer
     from fastlloyd.run.execute import Approve
-    from fastlloyd.watch.metrics import MetricsFile
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -69,10 +68,14 @@ def carry_out(
     metrics = None
     if isinstance(config, RunConfig):
         view.protocol, view.epsilon = config.protocol, config.epsilon
-        try:
-            metrics = _metrics(config, announcer)
-        except ConfigError as error:
-            config = error
+        # Under a launcher each rank has its own file, or rank 0 alone has one.
+        if config.metrics is not None and ("{client}" in config.metrics or announcer.speaks):
+            from fastlloyd.watch.metrics import MetricsFile
+
+            try:
+                metrics = MetricsFile(Path(config.metrics.replace("{client}", str(announcer.me.rank))), view)
+            except ConfigError as error:
+                config = error
     try:
         ending = execute(config, carrier, announcer, approve=approve)
         view.end(ending.code)
@@ -80,15 +83,6 @@ def carry_out(
         if metrics is not None:
             metrics.close()
     return ending, carrier
-
-
-def _metrics(config: RunConfig, announcer: Announcer) -> MetricsFile | None:
-    """Begin to write this rank's metrics; under a launcher each rank has its own file, or rank 0 alone has one."""
-    if config.metrics is None or not ("{client}" in config.metrics or announcer.speaks):
-        return None
-    from fastlloyd.watch.metrics import MetricsFile
-
-    return MetricsFile(Path(config.metrics.replace("{client}", str(announcer.me.rank))), announcer.view)
 
 
 def catch_signals() -> None:

@@ -111,6 +111,7 @@ def result_page(
     quality, row = document.get("quality", _UNJUDGED), _row(document["protocol"])
     _check(document, centroids, quality)
     word, tone = _VERDICTS[quality["verdict"]]
+    given = list(_given(document["parameters"]))
     return render(
         "report.html",
         document=document,
@@ -142,8 +143,12 @@ def result_page(
         absent=_absent(document),
         rounds=_rounds(document),
         movement=_movement(document, quality),
-        settings=_settings(document["parameters"]),
-        planned=[(name, _value(value)) for name, value in _given(document["parameters"]) if name not in _PARAMETERS],
+        settings=[
+            (_PARAMETERS[name], str(value) if name == "seed" else _value(value))
+            for name, value in given
+            if name in _PARAMETERS
+        ],
+        planned=[(name, _value(value)) for name, value in given if name not in _PARAMETERS],
     )
 
 
@@ -161,15 +166,6 @@ def _given(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in parameters.items():
         if value not in (None, {}, []) and not unsaid.get(name, False):
             yield name, value
-
-
-def _settings(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the settings that people chose, in words."""
-    return [
-        (_PARAMETERS[name], str(value) if name == "seed" else _value(value))
-        for name, value in _given(parameters)
-        if name in _PARAMETERS
-    ]
 
 
 def _holders(document: Mapping[str, Any]) -> int:
