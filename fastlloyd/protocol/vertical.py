@@ -127,10 +127,6 @@ class Vertical(base.Protocol[V]):
         """Return who holds columns: by default all clients."""
         return name_clients(clients)
 
-    def settled(self, public: Any) -> Any:
-        """Return what a plan is made from: by default the public parameters."""
-        return public
-
     def expectation(self, config: RunConfig, plan: V, public: Any) -> Expect:
         """Return what plans of other clusters, epsilon and N expect."""
 
@@ -195,13 +191,13 @@ class Vertical(base.Protocol[V]):
             public = inputs.public
             if inputs.tables:
                 own = [load_vertical(config, inputs, place).features for place in range(len(inputs.tables))]
-                return self.make_plan(self.settled(public), own)
+                return self.make_plan(public, own)
         numbers, features = itertools.count(1), []
         for width in plan_widths(config, len(self.owners(config, clients)), d):
             names = tuple(f"x{next(numbers)}" for _ in range(width))
             bounds = Bounds(np.full(width, -1.0), np.full(width, 1.0), names)
             features.append(PartyFeatures(names=names, bounds=bounds))
-        return self.make_plan(self.settled(public), features)
+        return self.make_plan(public, features)
 
     def privacy_lines(self, config: RunConfig, plan: V) -> list[PlanLine]:
         """Say what a run promises, and what noise to expect for it."""
@@ -217,7 +213,7 @@ class Vertical(base.Protocol[V]):
 
     def outlook(self, config: RunConfig, plan: V) -> list[PlanLine]:
         """Say what noise to expect on the result, and what would be good."""
-        public = self.settled(self.public_parameters(config, plan.clients, plan.n_total, plan.k))
+        public = self.public_parameters(config, plan.clients, plan.n_total, plan.k)
         expect = self.expectation(config, plan, public)
         fixed = config.dataset is not None
         return [outlook_line(expect, k=plan.k, epsilon=plan.epsilon, n_total=plan.n_total, fixed_n=fixed)]

@@ -21,7 +21,7 @@
 `settings.py`         the settings; `parameters.py`, what the parties agree on
 `budget.py`           how the budget is spent (§3, "Differential Privacy")
 `plan.py`             the plan of one run; `proposal.py` makes and checks it
-`reference.py`        all rounds on pooled data, without encryption; `parties.py`, all parties in one process
+`reference.py`        all rounds on pooled data, without encryption
 `protocol.py`         the class for runs, data and reports; `words.py`, `quality.py`
 ====================  =============================================================================
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError, ProcessesError
 from fastlloyd.party.option import read_settings
-from fastlloyd.privacy.delta import settle_delta, stated_delta
+from fastlloyd.privacy.delta import stated_delta
 from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
 from fastlloyd.protocols.vertical_he.settings import Settings
 from fastlloyd.wire.header import PartyId
@@ -97,6 +97,12 @@ class PublicParameters(AgreedTerms):
         return TWO_PARTY if self.parties == 2 else "server-aided"
 
     @property
+    def owners(self) -> tuple[PartyId, ...]:
+        """The parties that hold columns: all but a server that computes for others."""
+        first = 1 if self.mode == "server-aided" else 0
+        return tuple(PartyId(rank) for rank in range(first, self.parties))
+
+    @property
     def threshold(self) -> int:
         """How many parties it takes to decrypt under the common key; 0 where no key is shared."""
         chosen = self.chosen.threshold
@@ -137,7 +143,7 @@ def count_pieces(parties: int, threshold: int) -> int:
     return math.comb(parties - 1, parties - threshold + 1) if threshold else 1
 
 
-def check_names(names: Sequence[Sequence[str]], mode: str, parties: int) -> None:
+def check_names(names: Sequence[Sequence[str]], owners: int) -> None:
     """Check that there is one list of feature names per owner, none empty.
 
     Raises
@@ -145,7 +151,6 @@ def check_names(names: Sequence[Sequence[str]], mode: str, parties: int) -> None
     ConfigError
         An owner has no column.
     """
-    owners = parties - 1 if mode == "server-aided" else parties
     if len(names) != owners:
         raise ConfigError(f"expected the columns of {owners} owners, got those of {len(names)}")
     for i, own in enumerate(names):
@@ -183,36 +188,3 @@ class Scales:
     error: float
     flood: float
     end_bits: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunParameters:
-    """The public parameters as stated; `settled` turns them into `PublicParameters`."""
-
-    parties: int
-    k: int
-    n_total: int
-    epsilon: float
-    delta: float | str | None
-    accept_large_delta: bool
-    rounds: int | None
-    seed: int
-    settings: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        self.settled()
-
-    def settled(self) -> PublicParameters:
-        """Return the checked parameters, with a number for delta."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        accepted = values.pop("accept_large_delta")
-        values["delta"] = settle_delta(
-            self.delta, n_total=self.n_total, paper=1.0 / self.n_total, accept_large=accepted
-        )
-        return PublicParameters(**values)
-
-    @property
-    def owners(self) -> tuple[PartyId, ...]:
-        """The parties that hold columns."""
-        first = 1 if self.settled().mode == "server-aided" else 0
-        return tuple(PartyId(rank) for rank in range(first, self.parties))

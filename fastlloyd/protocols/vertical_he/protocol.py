@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,19 +31,22 @@ from fastlloyd.lifecycle.align.ids import check_ids, intersect_ids
 from fastlloyd.lifecycle.hello import await_plan, await_ready, propose_plan, send_ready
 from fastlloyd.lifecycle.shared_secrets import agree_pairs
 from fastlloyd.party.effects import Afford, Allow, Party, Publish
+from fastlloyd.privacy.delta import settle_delta
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocol.vertical import Vertical
 from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
+from fastlloyd.protocols.vertical_he.math.computer import Engine
 from fastlloyd.protocols.vertical_he.math.engine import round_seconds
+from fastlloyd.protocols.vertical_he.math.workers import open_engine
 from fastlloyd.protocols.vertical_he.messages import MESSAGES, bounds, early
 from fastlloyd.protocols.vertical_he.owner import owner
-from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PublicParameters, RunParameters
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PublicParameters
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import Proposal, change_epsilon, check_plan, make_plan, try_options
 from fastlloyd.protocols.vertical_he.quality import expect, noise_of
-from fastlloyd.protocols.vertical_he.rounds import Released, draw_noise
+from fastlloyd.protocols.vertical_he.rounds import Draw, Released, fresh_noise
 from fastlloyd.protocols.vertical_he.settings import Settings
 from fastlloyd.protocols.vertical_he.words import FLOODING, against, conditions, data_flow, who_sees
 from fastlloyd.randomness.secret import SecretRandom
@@ -70,13 +75,10 @@ class VerticalHE(Vertical[Plan]):
     conditions = staticmethod(conditions)
     unreported = ("rounds", "scales")
 
-    def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> RunParameters:
+    def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
         """Return what is public before the records are aligned."""
-        return fill_public(RunParameters, config, parties=clients + 1, k=k, n_total=n_total)
-
-    def settled(self, public: RunParameters) -> PublicParameters:
-        """Return the parameters with a number for delta."""
-        return public.settled()
+        delta = settle_delta(config.delta, n_total=n_total, paper=1.0 / n_total, accept_large=config.accept_large_delta)
+        return fill_public(PublicParameters, config, parties=clients + 1, k=k, n_total=n_total, delta=delta)
 
     def owners(self, config: RunConfig, clients: int) -> tuple[PartyId, ...]:
         """Return the parties that hold columns: all but a server that computes for others."""
@@ -128,7 +130,7 @@ class VerticalHE(Vertical[Plan]):
 
     def cost_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
         """Say which scheme was chosen, what the others would cost, and how the columns are encrypted."""
-        public = self.settled(self.public_parameters(config, plan.clients, plan.n_total, plan.k))
+        public = self.public_parameters(config, plan.clients, plan.n_total, plan.k)
         widths = tuple(map(len, plan.names))
         chosen = planned_option(public, widths, plan.scheme, plan.computing)
         reasons = dict(try_options(public, plan.names)[1])
@@ -192,7 +194,8 @@ class VerticalHE(Vertical[Plan]):
         else:
             yield from send_ready()
         yield Publish("setup")
-        end = yield from _compute(session, plan, columns, secret)
+        engine = partial(open_engine, plan, columns, own_workers(session.config))
+        end = yield from play(me, plan, columns, fresh_noise(plan, secret), engine)
         everybody = (SERVER, *session.everybody)
         there = (SERVER, *end.present) if plan.openers else everybody
         return (
@@ -239,14 +242,14 @@ def _agree(
     session: Session, own: OwnColumns | None, n: int | None
 ) -> Party[tuple[Plan, tuple[PartyFeatures, ...], int]]:
     """Exchange columns and the number of records, and agree on the plan, which does not depend on that number."""
-    public: RunParameters = session.inputs.public
+    public: PublicParameters = session.inputs.public
     if session.me.is_server:
         others = tuple(party for party in public.owners if not party.is_server)
         received = yield from gather_columns(others)
         features = received if own is None else (own.features, *received)
         check_features(features)
         n = yield from gather_count(others, n, most=public.n_total)
-        plan = make_plan(public.settled(), [own_.names for own_ in features])
+        plan = make_plan(public, [own_.names for own_ in features])
         proposal = Proposal(plan, tuple(map(describe_features, features)))
         yield Allow(bounds(plan))
         yield from propose_plan(session.everybody, dataclasses.asdict(proposal), 0)
@@ -261,7 +264,7 @@ def _agree(
     def read(values: Mapping[str, Any]) -> Plan:
         proposal = decode(Proposal, values, "")
         plan, features = proposal.plan, tuple(map(read_features, proposal.features))
-        check_plan(plan, public.settled(), [own_.names for own_ in features])
+        check_plan(plan, public, [own_.names for own_ in features])
         place = public.owners.index(session.me)
         bounds, mine = features[place].bounds, own.features.bounds
         same = features[place].names == own.features.names
@@ -286,21 +289,36 @@ def _check_deadline(config: RunConfig, plan: Plan, n: int) -> None:
         )
 
 
-def _compute(session: Session, plan: Plan, columns: NDArray[np.float64], secret: SecretRandom) -> Party[Released]:
-    """Run the role that the plan gives this party."""
-    me = session.me
+def play(
+    me: PartyId,
+    plan: Plan,
+    raw_columns: NDArray[np.float64],
+    noise: Draw,
+    engine: Callable[[], AbstractContextManager[Engine]],
+    *,
+    start: NDArray[np.float64] | None = None,
+) -> Party[Released]:
+    """Run the role that the plan gives a party; with one engine, all parties may run in one process.
 
-    def noise(t: int, grid: float = 1.0) -> NDArray[np.int64]:
-        return draw_noise(plan, secret, grid)
-
-    if me.rank not in (plan.computing, plan.holder):
-        return (yield from owner(me, plan, columns, noise))
-    if me.rank != plan.computing:
-        return (yield from key_holder(plan, columns, noise))
-    from fastlloyd.protocols.vertical_he.math.workers import open_engine
-
-    with open_engine(plan, columns, own_workers(session.config)) as engine:
-        return (yield from computing_party(plan, engine, noise))
+    Parameters
+    ----------
+    me : PartyId
+    plan : Plan
+    raw_columns : float64 array, shape (d_own, n)
+        Its own columns, scaled to [-1, 1].
+    noise : callable
+        From `rounds.fresh_noise`; only simulations may leave the noise out.
+    engine : callable
+        Opens what the computing party computes with.
+    start : float64 array, shape (k, d), optional
+        Public centres to start from instead of sphere packing.
+    """
+    if me.rank == plan.computing:  # Figure 1: Alice
+        with engine() as opened:
+            return (yield from computing_party(plan, opened, noise, start=start))
+    if me.rank == plan.holder:  # Bob
+        return (yield from key_holder(plan, raw_columns, noise, start=start))
+    return (yield from owner(me, plan, raw_columns, noise, start=start))  # §4.1
 
 
 PROTOCOL = VerticalHE()

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +35,8 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import PartyId
 
 Floats = NDArray[np.float64]
+Draw = Callable[..., NDArray[np.int64]]
+"""One party's noise: round number and, for parts of openings, the grid of `draw_noise` to int64, shape (k (d + 1),)."""
 
 # Tuned on synthetic sets, see docs/vertical-he.md. Variances are per feature, on the domain [-1, 1].
 FIRST_SCALE = 0.45
@@ -216,6 +219,11 @@ def draw_noise(plan: Plan, secret: SecretRandom, grid: float = 1.0) -> NDArray[n
         own = [1 + column for column in plan.stepping]
         noise[:, own] = round_normal(plan.step_scale / grid, (plan.k, len(own)), secret)
     return noise.reshape(-1)
+
+
+def fresh_noise(plan: Plan, secret: SecretRandom) -> Draw:
+    """Return a function that draws one party's noise, see `draw_noise`."""
+    return lambda t, grid=1.0: draw_noise(plan, secret, grid)
 
 
 def post_process(noisy: NDArray[np.int64], state: Estimate, plan: Plan, t: int) -> Estimate:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.secfc.field.wide import LIMB_BITS, Wide
 from fastlloyd.protocols.secfc.math.start import coins, first_seed, random_labels
 from fastlloyd.protocols.secfc.math.tournament import FilledClusters
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.reference import copied_at
+from fastlloyd_papers.secfc.wide import LIMB_BITS, Wide
 
 # Sums of coordinates are cut here, so that products with coordinates and their sums stay below 2^53 in float64.
 _LOW_BITS = 15

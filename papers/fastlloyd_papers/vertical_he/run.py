@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,11 @@ from fastlloyd.party.effects import Party, Publish
 from fastlloyd.protocols.vertical_he.computing import ENCRYPTED
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
-from fastlloyd.protocols.vertical_he.parties import columns_of, make_parties
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
-from fastlloyd.protocols.vertical_he.rounds import Released
+from fastlloyd.protocols.vertical_he.protocol import play
+from fastlloyd.protocols.vertical_he.rounds import Released, fresh_noise
+from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
@@ -109,12 +111,14 @@ def run_case(case: Case, points: NDArray[np.float64], workers: int) -> dict[str,
     """
     plan = plan_case(case, len(points))
     marks: dict[str, float] = {"start": time.perf_counter()}
-    with WorkerEngine(plan, columns_of(plan, points, plan.computing), workers) as engine:
-        parties = make_parties(plan, points, engine)
-        computing = PartyId(plan.computing)
-        parties[computing] = _marked(parties[computing], marks)
-        simulation = Simulation(parties)
-        result: Released = simulation.run()[PartyId(plan.holder)]
+    computing, parties = PartyId(plan.computing), dict[PartyId, Party[Released]]()
+    for rank in sorted({plan.computing, plan.holder, *plan.owners}):
+        me, columns = PartyId(rank), np.ascontiguousarray(points[:, list(plan.columns(rank))].T)
+        noise = fresh_noise(plan, SecretRandom())
+        parties[me] = play(me, plan, columns, noise, partial(WorkerEngine, plan, columns, workers))
+    parties[computing] = _marked(parties[computing], marks)
+    simulation = Simulation(parties)
+    result: Released = simulation.run()[PartyId(plan.holder)]
     end = time.perf_counter()
     setup_bytes = _bytes(simulation, setup=True)
     loss = nearest(points, result.centers)[1] / 4.0

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.party.effects import Party
 from fastlloyd.protocols.vertical_he.math.coefficients import CHAIN, LARGEST
 from fastlloyd.protocols.vertical_he.math.engine import make_engine
 from fastlloyd.protocols.vertical_he.math.pairwise import normalise
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
-from fastlloyd.protocols.vertical_he.parties import Draw, columns_of, fresh_noise, make_parties
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
-from fastlloyd.protocols.vertical_he.rounds import Released
+from fastlloyd.protocols.vertical_he.protocol import play
+from fastlloyd.protocols.vertical_he.rounds import Draw, Released, fresh_noise
+from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import PartyId
 
@@ -50,6 +54,27 @@ def loss(points: NDArray[np.float64], centers: NDArray[np.float64]) -> float:
     return float(((points[:, None] - centers) ** 2).sum(axis=2).min(axis=1).mean())
 
 
+def columns_of(plan: Plan, points: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
+    return np.ascontiguousarray(points[:, list(plan.columns(rank))].T)
+
+
+def make_parties(
+    plan: Plan, points: NDArray[np.float64], engine: Any, start: NDArray[np.float64], *, quiet: bool = False
+) -> dict[PartyId, Party[Released]]:
+    """All parties; `engine` holds the computing party's columns."""
+    return {
+        PartyId(rank): play(
+            PartyId(rank),
+            plan,
+            columns_of(plan, points, rank),
+            no_noise(plan) if quiet else fresh_noise(plan, SecretRandom()),
+            partial(nullcontext, engine),
+            start=start,
+        )
+        for rank in sorted({plan.computing, plan.holder, *plan.owners})
+    }
+
+
 def simulate(
     plan: Plan,
     points: NDArray[np.float64],
@@ -65,8 +90,7 @@ def simulate(
     `tests.protocols.test_vertical_he_whole`.
     """
     engine = engine or make_engine(plan, columns_of(plan, points, plan.computing))
-    noise = no_noise if quiet else fresh_noise
-    simulation = Simulation(make_parties(plan, points, engine, start=start, noise=noise), tap)
+    simulation = Simulation(make_parties(plan, points, engine, start, quiet=quiet), tap)
     return simulation.run(), simulation
 
 

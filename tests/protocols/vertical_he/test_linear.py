@@ -24,7 +24,6 @@ from fastlloyd.protocols.vertical_he.math.linear import LinearEngine, short_step
 from fastlloyd.protocols.vertical_he.math.lwe import common_key
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples
-from fastlloyd.protocols.vertical_he.parties import columns_of
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.reference import soft_steps, soft_sums
@@ -33,6 +32,7 @@ from fastlloyd.run.simulation import Tap
 from fastlloyd.wire.header import Header, PartyId
 from tests.protocols.vertical_he.support import (
     blobs,
+    columns_of,
     linear_plan,
     lloyd,
     loss,

@@ -20,12 +20,11 @@ from fastlloyd.protocols.vertical_he.math.grid import shares
 from fastlloyd.protocols.vertical_he.math.projection import ProjectionEngine, difference, encrypt_block
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySums
-from fastlloyd.protocols.vertical_he.parties import columns_of
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.reference import opened
 from fastlloyd.wire.header import Header, PartyId
-from tests.protocols.vertical_he.support import blobs, lloyd, loss, names, parameters, simulate
+from tests.protocols.vertical_he.support import blobs, columns_of, lloyd, loss, names, parameters, simulate
 
 
 @cache

@@ -8,11 +8,10 @@ pytest.importorskip("tenseal")
 
 from fastlloyd.protocols.vertical_he.math.engine import make_engine
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySamples, NoisySums, PartialOpenings
-from fastlloyd.protocols.vertical_he.parties import columns_of, make_parties
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import Header, PartyId
-from tests.protocols.vertical_he.support import blobs, names, parameters
+from tests.protocols.vertical_he.support import blobs, columns_of, make_parties, names, parameters
 
 OPENING = (NoisySamples.TYPE, NoisySums.TYPE, PartialOpenings.TYPE)
 
@@ -49,7 +48,7 @@ def test_what_leaves_is_in_its_senders_ledger(widths: tuple[int, ...], settings:
         return body
 
     engine = make_engine(plan, columns_of(plan, points, plan.computing))
-    simulation = Simulation(make_parties(plan, points, engine, start=start), tap)
+    simulation = Simulation(make_parties(plan, points, engine, start), tap)
     simulation.run()
     assert {EncryptedBlock.TYPE, NoisySums.TYPE} <= seen
     for rank in plan.owners:

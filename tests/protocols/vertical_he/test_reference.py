@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.protocols.vertical_he import parties
+from fastlloyd.protocols.vertical_he import rounds as party_rounds
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.reference import reference
@@ -74,7 +74,7 @@ def test_noise_is_added_before_the_division(monkeypatch: pytest.MonkeyPatch) -> 
         drawn.append(np.rint(np.random.default_rng(len(drawn)).normal(0.0, scales)).astype(np.int64))
         return drawn[-1]
 
-    monkeypatch.setattr(parties, "draw_noise", draw)
+    monkeypatch.setattr(party_rounds, "draw_noise", draw)
     results, _ = simulate(plan, points, start)
     assert len(drawn) == 2 * ROUNDS  # both sides' of each round, one after the other
     expected = reference(points, plan, start=start, noise=lambda t: drawn[2 * t] + drawn[2 * t + 1])

@@ -32,7 +32,6 @@ from fastlloyd.protocols.vertical_he.messages import (
     Present,
     bounds,
 )
-from fastlloyd.protocols.vertical_he.parties import columns_of, make_parties
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import check_plan, make_plan
 from fastlloyd.protocols.vertical_he.rounds import draw_noise, noise_deviations
@@ -40,7 +39,7 @@ from fastlloyd.protocols.vertical_he.words import against, who_sees
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import Header, PartyId
-from tests.protocols.vertical_he.support import blobs, names, parameters, simulate
+from tests.protocols.vertical_he.support import blobs, columns_of, make_parties, names, parameters, simulate
 
 
 def shared_plan(parties: int, n: int = 300, rounds: int = 1, **settings: object) -> Plan:
@@ -334,7 +333,7 @@ def test_too_few_owners_end_the_run_and_members_of_a_group_answer_alike() -> Non
         return None if header.type == PartialOpenings.TYPE and sender.rank != 2 else body
 
     engine = make_engine(plan, columns_of(plan, points, plan.computing))
-    simulation = Simulation(make_parties(plan, points, engine, start=start), tap)
+    simulation = Simulation(make_parties(plan, points, engine, start), tap)
     with pytest.raises(PeerError, match="sent nothing"):
         simulation.run()
     # Nothing is opened yet, but others can open all of it without any one owner.

@@ -16,12 +16,11 @@ from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder
 from fastlloyd.protocols.vertical_he.math import workers
 from fastlloyd.protocols.vertical_he.math.linear import LinearEngine, encrypt_block
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine, open_engine, worthwhile_engines
-from fastlloyd.protocols.vertical_he.parties import columns_of
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.wire.header import PartyId
-from tests.protocols.vertical_he.support import blobs, linear_plan, lloyd, loss, names, parameters, simulate
+from tests.protocols.vertical_he.support import blobs, columns_of, linear_plan, lloyd, loss, names, parameters, simulate
 
 
 def test_workers_give_what_one_process_gives(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 =============  ====================================================================
 `prime.py`     arithmetic modulo a product of primes
 `residue.py`   the same prime by prime, and the signs of elements
-`wide.py`      integers of more than 64 bits
 `pack.py`      elements as bytes, and from random bytes
 `lagrange.py`  Lagrange codes; `zero_sum.py`, masks that hide all but the sums
 `locate.py`    wrong answers, found and named

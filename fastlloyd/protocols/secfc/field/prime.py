@@ -36,7 +36,6 @@ from fastlloyd.protocols.secfc.field.residue import (
     primes_below,
     reduce_rows,
 )
-from fastlloyd.protocols.secfc.field.wide import Wide
 from fastlloyd.randomness.prg import KeyStream
 from fastlloyd.randomness.secret import SecretRandom
 
@@ -141,20 +140,11 @@ class Field:
 
     def decode(self, elements: Elements) -> NDArray[Any]:
         """Return the integers in [-largest, largest] as Python integers, in an object array."""
-        return self.decode_wide(elements).integers()
-
-    def decode_wide(self, elements: Elements) -> Wide:
-        """Return the integers in [-largest, largest] in limbs, which add, multiply and compare exactly.
-
-        Returns
-        -------
-        Wide of shape S, for elements of shape (primes, *S)
-        """
-        digits = mixed_radix(elements, self.primes)
-        value = Wide.of(digits[-1].astype(np.int64))
+        digits = mixed_radix(elements, self.primes).astype(np.int64).astype(object)
+        value = digits[-1]
         for p, digit in zip(self.primes[-2::-1], digits[-2::-1], strict=True):
-            value = value.times(p).plus(digit.astype(np.int64))
-        return value
+            value = value * p + digit
+        return np.asarray(value, dtype=object)
 
     def positive(self, elements: Elements) -> NDArray[np.bool_]:
         """Return where the integers in [-largest, largest] are above 0, for elements of shape (primes, *S).

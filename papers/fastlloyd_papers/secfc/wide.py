@@ -1,6 +1,6 @@
 """Signed integers wider than 64 bits, many at a time: limbs of 30 bits in int64 arrays.
 
-Enough for exact comparisons such as a w < b v of decoded field elements, without floating point and without one
+Enough for exact comparisons such as a w < b v of sums of records, without floating point and without one
 Python integer for each.
 
 Source: docs/protocol.md, "Arithmetic".

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastlloyd.errors import RangeError
-from fastlloyd.protocols.secfc.field.wide import MAX_FACTOR, Wide
+from fastlloyd_papers.secfc.wide import MAX_FACTOR, Wide
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 FACTOR = st.integers(0, MAX_FACTOR)
