@@ -96,6 +96,23 @@ def check_size(body: bytes, size: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Presence(NoPayload):
+    """A message that says which of the clients are there, as a bitmap."""
+
+    present: tuple[PartyId, ...]
+    clients: int
+
+    def body(self) -> bytes:
+        """Return the bitmap."""
+        return encode_included(self.present, self.clients)
+
+    @classmethod
+    def read(cls, body: bytes, format: int) -> Self:
+        """Check the bitmap of `format` clients."""
+        return cls(decode_included(body, format), format)
+
+
+@dataclass(frozen=True, slots=True)
 class Payload(Declared):
     """A message whose body is its payload; the class that inherits says what the bytes are."""
 

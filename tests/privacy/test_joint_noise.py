@@ -187,9 +187,9 @@ def test_both_sides_noise_in_vertical_he_is_independent_everywhere() -> None:
 def test_no_round_of_a_whole_life_of_vertical_he_has_noise_of_another(rounds: int) -> None:
     seen = Opened()
     config = RunConfig(protocol="vertical-he", dataset="iris", bounds="0,10", epsilon=1.0, k=8, rounds=rounds)
-    with noting(vertical_he_protocol, "_compute") as roles, seen.watch():
+    with noting(vertical_he_protocol, "play") as roles, seen.watch():
         run_together(config, 1, tap=seen.tap)
-    roles.sort(key=lambda role: role.given[0].me)
+    roles.sort(key=lambda role: role.given[0])
     plan, points = roles[0].given[1], np.concatenate([role.given[2] for role in roles]).T
     noise = seen.noise(points, roles[0].result.path, plan)
     assert len(noise) == 2 * rounds

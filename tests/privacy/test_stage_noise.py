@@ -18,7 +18,6 @@ from fastlloyd.protocols.feddp.math import noise as feddp_noise
 from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
 from fastlloyd.protocols.vertical_dp.sketch.sketch import make_sketch
-from fastlloyd.protocols.vertical_he import parties as he_parties
 from fastlloyd.protocols.vertical_he import rounds as he_rounds
 from fastlloyd.protocols.vertical_he.math.hints import HINT_SHARE
 from fastlloyd.protocols.vertical_he.messages import NoisySums
@@ -225,7 +224,7 @@ def test_what_vertical_he_opens_has_the_noise_of_both_sides(part: float, monkeyp
     points, start = vertical_he.blobs(500, 5, 2, seed=1)
     plan = vertical_he.linear_plan(500, 5, degree=8)
     seen: list[np.ndarray] = []
-    drawn = Replay(8)
+    drawn, draw = Replay(8), he_rounds.draw_noise
 
     def tap(sender: object, receiver: object, header: Header, body: bytes) -> bytes:
         if header.type == NoisySums.TYPE and header.round == 0:
@@ -234,9 +233,9 @@ def test_what_vertical_he_opens_has_the_noise_of_both_sides(part: float, monkeyp
 
     def weaker(whole: object, secret: object, grid: float) -> np.ndarray:
         less = dataclasses.replace(plan, count_scale=part * plan.count_scale, sum_scale=part * plan.sum_scale)
-        return he_rounds.draw_noise(less, drawn, grid)
+        return draw(less, drawn, grid)
 
-    monkeypatch.setattr(he_parties, "draw_noise", weaker)
+    monkeypatch.setattr(he_rounds, "draw_noise", weaker)
     vertical_he.simulate(plan, points, start, tap)
     exact = soft_sums(points, start, hidden=(1,), grid=plan.grid) * plan.unit
     noise = seen[0].reshape(plan.k, plan.d + 1) - exact

@@ -38,7 +38,7 @@ from fastlloyd.lifecycle.hello import Ready
 from fastlloyd.lifecycle.messages import CLOSING, OPENING, SEED
 from fastlloyd.lifecycle.shared_secrets import SetupBytes
 from fastlloyd.party.declaration import ACROSS, DOWN, UP, Declared, Messages, OfPlan, Seen
-from fastlloyd.party.message import NoPayload
+from fastlloyd.party.message import FixedBytes, NoPayload, Presence, check_size
 from fastlloyd.protocols.secfc.field.prime import Elements, Field
 from fastlloyd.protocols.secfc.math.onion import TAG_BYTES, sealed_bytes
 from fastlloyd.protocols.secfc.plan import Plan
@@ -74,8 +74,7 @@ class _Number(NoPayload):
     @classmethod
     def read(cls, body: bytes, format: int) -> Self:
         """Check the length, and that the number is at most `format`."""
-        if len(body) != _NUMBER.size:
-            raise ValueError(f"expected {_NUMBER.size} bytes, got {len(body)}")
+        check_size(body, _NUMBER.size)
         value = int(_NUMBER.unpack(body)[0])
         if value > format:
             raise ValueError(f"expected a number of at most {format}, got {value}")
@@ -356,29 +355,18 @@ class Signs(NoPayload):
 
 
 @dataclass(frozen=True, slots=True)
-class Finished(NoPayload):
+class Finished(FixedBytes):
     """The client has the last assignment; the message is empty."""
 
     TYPE = 80
-    MOST_BYTES = 0
+    SIZES = ()
     SEEN = Seen(UP, "the last assignment came", server="that it came", others="-")
 
-    def body(self) -> bytes:
-        """Return no bytes."""
-        return b""
 
-    @classmethod
-    def read(cls, body: bytes, format: None) -> Self:
-        """Check that the body is empty."""
-        if body:
-            raise ValueError(f"expected an empty message, got {len(body)} bytes")
-        return cls()
-
-
-@dataclass(frozen=True, slots=True)
-class Roll(NoPayload):
+class Roll(Presence):
     """The clients that are present; the first l + t of them reveal."""
 
+    __slots__ = ()
     TYPE = 81
     MOST_BYTES = OfPlan(_bitmap_bytes)
     SEEN = Seen(
@@ -389,17 +377,6 @@ class Roll(NoPayload):
         variant="reveal",
         when=lambda facts: bool(facts.get("reveal_centers")),
     )
-    present: tuple[PartyId, ...]
-    clients: int
-
-    def body(self) -> bytes:
-        """Return the bitmap."""
-        return encode_included(self.present, self.clients)
-
-    @classmethod
-    def read(cls, body: bytes, format: int) -> Self:
-        """Check the bitmap of `format` clients."""
-        return cls(decode_included(body, format), format)
 
 
 class CenterShares(_Shares):

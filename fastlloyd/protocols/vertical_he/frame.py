@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from fastlloyd.errors import PeerError, RangeError
 from fastlloyd.protocols.vertical_he.math.lwe import sample_bytes
@@ -16,16 +17,8 @@ MOST_MESSAGE_BYTES = (1 << 30) - (1 << 22)
 """A link carries frames of 1 GiB; the rest is for headers, lengths and TLS records."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListFormat:
-    """The lengths of a message's byte strings."""
-
-    lengths: tuple[int, ...]
-
-    @property
-    def total(self) -> int:
-        """Bytes of all of them."""
-        return sum(self.lengths)
+Lengths: TypeAlias = tuple[int, ...]
+"""Of a message's byte strings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,39 +53,39 @@ def blaming(peer: PartyId, what: str) -> Iterator[None]:
         raise PeerError(f"{peer} sent a {what} that was refused: {error}", rank=peer.rank) from error
 
 
-def key_format(plan: Plan, *, relin: bool = True) -> ListFormat:
+def key_format(plan: Plan, *, relin: bool = True) -> Lengths:
     """Return the lengths of the public key and, if `relin` and for a circuit, of the relinearisation key."""
     public = plan.encryption.public_key_bytes
-    return ListFormat((public, plan.digits * public) if plan.digits and relin else (public,))
+    return (public, plan.digits * public) if plan.digits and relin else (public,)
 
 
-def lead_format(plan: Plan) -> ListFormat:
+def lead_format(plan: Plan) -> Lengths:
     """Return the lengths of the message that begins a shared key: one object for each key and part of a key."""
-    return ListFormat((plan.encryption.public_key_bytes,) * (1 + plan.digits))
+    return (plan.encryption.public_key_bytes,) * (1 + plan.digits)
 
 
-def contribution_format(plan: Plan, rank: int) -> ListFormat:
+def contribution_format(plan: Plan, rank: int) -> Lengths:
     """Return the lengths of a party's first contribution to a shared key: z for each a but its own, g for each part."""
     zeros = 0 if rank == plan.holder else 1 + plan.digits
-    return ListFormat((plan.encryption.key_half_bytes,) * (zeros + plan.digits))
+    return (plan.encryption.key_half_bytes,) * (zeros + plan.digits)
 
 
-def common_format(plan: Plan) -> ListFormat:
+def common_format(plan: Plan) -> Lengths:
     """Return the lengths of the common public key and the sums z and g of each part of the relinearisation key."""
-    return ListFormat((plan.encryption.public_key_bytes, *(plan.encryption.key_half_bytes,) * (2 * plan.digits)))
+    return (plan.encryption.public_key_bytes, *(plan.encryption.key_half_bytes,) * (2 * plan.digits))
 
 
-def closing_format(plan: Plan) -> ListFormat:
+def closing_format(plan: Plan) -> Lengths:
     """Return the lengths of a party's second contribution to a shared key: r for each part."""
-    return ListFormat((plan.encryption.key_half_bytes,) * plan.digits)
+    return (plan.encryption.key_half_bytes,) * plan.digits
 
 
 def key_bytes(plan: Plan) -> int:
     """Bound the bytes of a message of keys."""
     if plan.mode != THRESHOLD:
-        return key_format(plan).total
+        return sum(key_format(plan))
     shares = [contribution_format(plan, rank) for rank in plan.encrypting]
-    return max(form.total for form in (lead_format(plan), common_format(plan), closing_format(plan), *shares))
+    return max(map(sum, (lead_format(plan), common_format(plan), closing_format(plan), *shares)))
 
 
 def parts_bytes(plan: Plan) -> int:
@@ -105,17 +98,17 @@ def piece_format(plan: Plan) -> PieceFormat:
     return PieceFormat(plan.scales.ring, plan.rounds, plan.outputs, 1 << (plan.scales.wire_bits - 1))
 
 
-def block_format(plan: Plan, rank: int) -> ListFormat:
+def block_format(plan: Plan, rank: int) -> Lengths:
     """Return the lengths of the ciphertexts in an owner's block; of the circuit, every second one has one prime."""
     if plan.scheme != PAIRWISE:
-        return ListFormat((_ciphertext_bytes(plan, rank, 1),) * plan.parts(rank))
+        return (_ciphertext_bytes(plan, rank, 1),) * plan.parts(rank)
     pair = (_ciphertext_bytes(plan, rank, plan.encryption.digits), _ciphertext_bytes(plan, rank, 1))
-    return ListFormat(pair * len(plan.columns(rank)))
+    return pair * len(plan.columns(rank))
 
 
 def block_bytes(plan: Plan) -> int:
     """Bound the bytes of any owner's block."""
-    return max(block_format(plan, rank).total for rank in plan.encrypting)
+    return max(sum(block_format(plan, rank)) for rank in plan.encrypting)
 
 
 def sums_bytes(plan: Plan) -> int:
@@ -143,7 +136,7 @@ def check_messages(plan: Plan) -> None:
             f"{MOST_MESSAGE_BYTES}: lower --k or leave columns out"
         )
     for rank in plan.encrypting:
-        size = block_format(plan, rank).total
+        size = sum(block_format(plan, rank))
         if size > MOST_MESSAGE_BYTES:
             degree = "" if plan.scheme == PAIRWISE else "lower vertical-he.degree, or "
             raise RangeError(

@@ -64,9 +64,9 @@ from fastlloyd.lifecycle.hello import PlanProposal, Ready
 from fastlloyd.lifecycle.messages import COUNTED, plan_bounds
 from fastlloyd.lifecycle.shared_secrets import PairPublicKey, SeedConfirmation
 from fastlloyd.party.declaration import Declared, MessageBounds, Messages, OfPlan, Seen, always, largest_bodies, seen_as
-from fastlloyd.party.message import NoPayload, Payload
+from fastlloyd.party.message import NoPayload, Payload, Presence, check_size
 from fastlloyd.protocols.vertical_he.frame import (
-    ListFormat,
+    Lengths,
     PieceFormat,
     SumsFormat,
     block_bytes,
@@ -77,7 +77,6 @@ from fastlloyd.protocols.vertical_he.frame import (
 )
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.wire.header import PartyId, decode_included, encode_included
 
 _SHARED_KEY = "what a shared key begins with, and the common public keys"
 _TWO, _MORE = "threshold, two", "threshold, more than two"
@@ -144,13 +143,12 @@ class _ByteStrings(Declared):
         return sum(map(len, self.parts))
 
     @classmethod
-    def read(cls, body: bytes, format: ListFormat) -> Self:
+    def read(cls, body: bytes, format: Lengths) -> Self:
         """Check the total length and split the body."""
-        if len(body) != format.total:
-            count = len(format.lengths)
-            raise ValueError(f"expected {format.total} bytes of {count} ciphertexts or keys, got {len(body)}")
-        ends = itertools.accumulate(format.lengths)
-        return cls(tuple(body[end - length : end] for length, end in zip(format.lengths, ends, strict=True)))
+        if len(body) != sum(format):
+            raise ValueError(f"expected {sum(format)} bytes of {len(format)} ciphertexts or keys, got {len(body)}")
+        ends = itertools.accumulate(format)
+        return cls(tuple(body[end - length : end] for length, end in zip(format, ends, strict=True)))
 
 
 class KeyMaterial(_ByteStrings):
@@ -210,8 +208,7 @@ class _ExactPayload(Payload):
     @classmethod
     def read(cls, body: bytes, format: int) -> Self:
         """Check the length, `format` bytes."""
-        if len(body) != format:
-            raise ValueError(f"expected {format} bytes, got {len(body)}")
+        check_size(body, format)
         return cls(body)
 
 
@@ -310,10 +307,10 @@ class KeyPiece(NoPayload):
         return cls(coefficients, noise.reshape(format.rounds, format.outputs))
 
 
-@dataclass(frozen=True, slots=True)
-class Present(NoPayload):
+class Present(Presence):
     """Who helped to open the last round, as a bitmap."""
 
+    __slots__ = ()
     TYPE = 127
     MOST_BYTES = OfPlan(lambda plan: plan.parties // 8 + 1)
     SEEN = _timed(
@@ -324,17 +321,6 @@ class Present(NoPayload):
         variant="threshold",
         when=_opened_in_parts,
     )
-    owners: tuple[PartyId, ...]
-    clients: int
-
-    def body(self) -> bytes:
-        """Return the bitmap."""
-        return encode_included(self.owners, self.clients)
-
-    @classmethod
-    def read(cls, body: bytes, format: int) -> Self:
-        """Check the bitmap of `format` clients."""
-        return cls(decode_included(body, format), format)
 
 
 class NoisySums(Payload):

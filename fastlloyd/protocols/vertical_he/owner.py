@@ -123,7 +123,7 @@ def owner(
         return Released(state, t + 1, tuple(path))
     there: Present = yield Receive(computing, Present, t, len(plan.openers))
     yield Attest(computing, there, t)
-    return Released(state, t + 1, tuple(path), there.owners)
+    return Released(state, t + 1, tuple(path), there.present)
 
 
 def _deal(plan: Plan, context: Context, noise: Callable[[int], NDArray[np.int64]]) -> KeyPiece:

@@ -97,7 +97,7 @@ class PublicParameters(AgreedTerms):
         return TWO_PARTY if self.parties == 2 else "server-aided"
 
     @property
-    def owners(self) -> tuple[PartyId, ...]:
+    def owning(self) -> tuple[PartyId, ...]:
         """The parties that hold columns: all but a server that computes for others."""
         first = 1 if self.mode == "server-aided" else 0
         return tuple(PartyId(rank) for rank in range(first, self.parties))

@@ -80,7 +80,7 @@ def try_options(
     ConfigError, RangeError
         As `make_plan`; where no option has parameters, that of the cheapest one.
     """
-    check_names(names, len(public.owners))
+    check_names(names, len(public.owning))
     refused: list[tuple[SchemeChoice, RangeError]] = []
     for choice in allowed_options(public, tuple(map(len, names))):
         try:
@@ -97,7 +97,7 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
     d = sum(map(len, names))
     moves = movement(choice.scheme)
     rounds = automatic_rounds(public, d, moves) if public.rounds is None else public.rounds
-    owners = tuple(party.rank for party in public.owners)
+    owners = tuple(party.rank for party in public.owning)
     own = len(names[owners.index(choice.computing)]) if choice.computing in owners else 0
     if not enters_by_steps(public, choice.scheme, own, rounds):
         own = 0

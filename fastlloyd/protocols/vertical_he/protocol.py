@@ -84,7 +84,7 @@ class VerticalHE(Vertical[Plan]):
         """Return the parties that hold columns: all but a server that computes for others."""
         # The number of records is not known yet: with so few, no delta is too large.
         few = config.n_total or max(3, config.k or 2)
-        return self.public_parameters(config, clients, few, config.k or 2).owners
+        return self.public_parameters(config, clients, few, config.k or 2).owning
 
     def make_plan(self, public: PublicParameters, features: Sequence[PartyFeatures]) -> Plan:
         """Make the plan of a run."""
@@ -212,7 +212,7 @@ class VerticalHE(Vertical[Plan]):
     def _align(self, session: Session, own: OwnColumns, secret: SecretRandom) -> Party[NDArray[np.float64]]:
         """Bring the owners' records into one order; return this party's, shape (n, d_own), scaled."""
         alignment, run_id = self.alignment(session), session.run_id
-        owners, most = session.inputs.public.owners, session.inputs.public.n_total
+        owners, most = session.inputs.public.owning, session.inputs.public.n_total
         pairs = yield from agree_pairs(session.me, owners, run_id=run_id, context=session.digest, secret=secret)
         ids = own.table.raw_ids
         if alignment.align == "intersect":
@@ -244,7 +244,7 @@ def _agree(
     """Exchange columns and the number of records, and agree on the plan, which does not depend on that number."""
     public: PublicParameters = session.inputs.public
     if session.me.is_server:
-        others = tuple(party for party in public.owners if not party.is_server)
+        others = tuple(party for party in public.owning if not party.is_server)
         received = yield from gather_columns(others)
         features = received if own is None else (own.features, *received)
         check_features(features)
@@ -265,7 +265,7 @@ def _agree(
         proposal = decode(Proposal, values, "")
         plan, features = proposal.plan, tuple(map(read_features, proposal.features))
         check_plan(plan, public, [own_.names for own_ in features])
-        place = public.owners.index(session.me)
+        place = public.owning.index(session.me)
         bounds, mine = features[place].bounds, own.features.bounds
         same = features[place].names == own.features.names
         if not same or (bounds.lo != mine.lo).any() or (bounds.hi != mine.hi).any():

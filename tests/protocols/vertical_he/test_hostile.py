@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.protocols.vertical_he.messages import ListFormat, _ByteStrings
+from fastlloyd.protocols.vertical_he.messages import _ByteStrings
 
 
 def play(first: int, count: int, limit_s: float) -> dict[str, int]:
@@ -40,7 +40,7 @@ def test_thousands_of_changed_messages_end_no_process_and_name_their_sender() ->
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.integers(0, 5), max_size=4), st.binary(max_size=24))
 def test_a_list_of_byte_strings_is_its_lengths_or_refused(lengths: list[int], body: bytes) -> None:
-    form = ListFormat(tuple(lengths))
+    form = tuple(lengths)
     if len(body) != sum(lengths):
         with pytest.raises(ValueError, match="ciphertexts or keys"):
             _ByteStrings.read(body, form)

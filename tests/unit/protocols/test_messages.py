@@ -54,7 +54,6 @@ from fastlloyd.protocols.vertical_he.messages import (
     KeyContribution,
     KeyMaterial,
     KeyPiece,
-    ListFormat,
     NoisySamples,
     NoisySums,
     PartialOpenings,
@@ -167,10 +166,10 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
         64,
     ),
     "no result": (FinalResult(b""), replace(PLAIN_RESULT, shared=False), 106, "", 0),
-    "keys": (KeyMaterial((b"a", b"bc")), ListFormat((1, 2)), 120, "616263", 3),
-    "block": (EncryptedBlock((b"abc",)), ListFormat((3,)), 121, "616263", 3),
+    "keys": (KeyMaterial((b"a", b"bc")), (1, 2), 120, "616263", 3),
+    "block": (EncryptedBlock((b"abc",)), (3,), 121, "616263", 3),
     "samples": (NoisySamples(b"1234567"), 7, 122, "31323334353637", 7),
-    "key contribution": (KeyContribution((b"a", b"bc")), ListFormat((1, 2)), 124, "616263", 3),
+    "key contribution": (KeyContribution((b"a", b"bc")), (1, 2), 124, "616263", 3),
     "parts of openings": (PartialOpenings(b"1234"), 4, 125, "31323334", 4),
     "key piece": (
         KeyPiece(np.array([-1, 0, 1]), np.array([[5, -6]])),
@@ -257,7 +256,7 @@ REFUSED: dict[str, tuple[type[Message], bytes, Any, str]] = {
         "expected 0 to 2 times 2 payload bytes, and none at the end, got 3",
     ),
     "a residue": (CenterShares, b"\x0d\0\0\0", SHAPE, "expected residues below 13, got 13"),
-    "something": (Finished, b"\0", None, "expected an empty message, got 1 bytes"),
+    "something": (Finished, b"\0", None, "expected 0 bytes, got 1"),
     "short point": (BlindedIds, b"\0" * 31, 1, "expected 1 points of 32 bytes, got 31 bytes"),
     "equal points": (OpenedIds, b"\0" * 64, 2, "a blinded id is repeated"),
     "short synopsis": (Synopsis, b"\0" * 15, SYNOPSIS, "expected 20 bytes of centres and sketches, got 15"),
@@ -292,8 +291,8 @@ REFUSED: dict[str, tuple[type[Message], bytes, Any, str]] = {
         "expected integers from -2 to 2, got a larger one",
     ),
     "short sums": (NoisySums, b"\0" * 8, SumsFormat(2, 2), "expected 2 integers of 8 bytes, got 8 bytes"),
-    "short keys": (KeyMaterial, b"ab", ListFormat((1, 2)), "expected 3 bytes of 2 ciphertexts or keys, got 2"),
-    "long block": (EncryptedBlock, b"abcd", ListFormat((3,)), "expected 3 bytes of 1 ciphertexts or keys, got 4"),
+    "short keys": (KeyMaterial, b"ab", (1, 2), "expected 3 bytes of 2 ciphertexts or keys, got 2"),
+    "long block": (EncryptedBlock, b"abcd", (3,), "expected 3 bytes of 1 ciphertexts or keys, got 4"),
 }
 
 
