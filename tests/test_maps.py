@@ -22,7 +22,7 @@ ROLES = sorted(
     path
     for path in PACKAGE.glob("protocols/*/*.py")
     if not path.name.startswith(ADAPTERS)
-    and (path.stem in {"merge", "rounds"} or "from fastlloyd.party.effects import" in path.read_text("utf-8"))
+    and (path.stem == "rounds" or "from fastlloyd.party.effects import" in path.read_text("utf-8"))
 )
 # In a comment beside a statement: a docstring says where a module comes from, not what does which line.
 MARK = re.compile(r"\blines? \d|\bAlg\. \d|\bEq\. \d|\bFigure \d|\bstep \(\d\)|§\d")
@@ -70,5 +70,5 @@ def test_what_a_party_does_is_marked_with_the_paper_s_line_or_section(path: Path
 def test_the_roles_of_every_protocol_are_looked_at() -> None:
     assert {path.parent for path in ROLES} == set(PROTOCOLS)
     named = {path.stem for path in ROLES}
-    assert {"client", "server", "owner", "holder", "computing", "merge"} <= named
+    assert {"client", "server", "owner", "holder", "computing"} <= named
     assert {"membership", "sharing", "reveal", "keys", "rounds"} <= named

@@ -67,15 +67,15 @@ def test_what_a_reference_may_not_take_is_found(tmp_path: Path) -> None:
         "from fastlloyd.kmeans.grid import GridPoints, quantise\n"
         "from fastlloyd.kmeans.reference import cluster\n"
         "from fastlloyd.protocols.kfed.plan import Plan, make_plan\n"
-        "from fastlloyd.protocols.kfed import merge\n"
+        "from fastlloyd.protocols.kfed import server\n"
         "def later():\n    from fastlloyd.kmeans.weighted import refine\n"
     )
     assert sorted(refused(path)) == [
         "fastlloyd.kmeans.grid.quantise",
         "fastlloyd.kmeans.spectral.",
         "fastlloyd.kmeans.weighted.refine",
-        "fastlloyd.protocols.kfed.merge",
         "fastlloyd.protocols.kfed.plan.make_plan",
+        "fastlloyd.protocols.kfed.server",
     ]
 
 

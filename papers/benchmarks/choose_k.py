@@ -24,9 +24,9 @@ from fastlloyd.kmeans import merging
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.privacy.delta import paper_delta
-from fastlloyd.protocols.fastlloyd.choose_k import choose_k
-from fastlloyd.protocols.feddp.math import elbow
-from fastlloyd.protocols.feddp.math.elbow import margin
+from fastlloyd.protocols.fastlloyd.rounds import choose_k
+from fastlloyd.protocols.feddp.math import stage
+from fastlloyd.protocols.feddp.math.stage import margin
 from fastlloyd.protocols.feddp.plan import PublicParameters
 from fastlloyd.protocols.feddp.proposal import make_plan
 from fastlloyd_papers.engine.tables import markdown_table
@@ -146,10 +146,10 @@ def report(rows: Sequence[Row]) -> str:
         _table(plus, fed, "features", lambda row: row["d"]),
         _table(plus, fed, "epsilon", lambda row: row["epsilon"]),
         "## Does it know?\n\nBoth warn where the number does not stand out: `fastlloyd-plus` where the next merge costs less than "
-        f"{merging.CLEAR:g} times the last one, `feddp` where the curve at its elbow is less than {elbow.CLEAR:g} deeper than at any "
+        f"{merging.CLEAR:g} times the last one, `feddp` where the curve at its elbow is less than {stage.CLEAR:g} deeper than at any "
         "other number; there it merges.",
         _known(plus, "factor", (2.0, merging.CLEAR, 10.0), merging.CLEAR),
-        _known(fed, "deeper by", (elbow.CLEAR / 3, elbow.CLEAR, 3 * elbow.CLEAR), elbow.CLEAR),
+        _known(fed, "deeper by", (stage.CLEAR / 3, stage.CLEAR, 3 * stage.CLEAR), stage.CLEAR),
     ]
     return "\n\n".join(parts) + "\n"
 

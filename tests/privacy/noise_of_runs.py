@@ -25,10 +25,10 @@ from fastlloyd.protocols.fastlloyd import protocol as lloyd_module
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
 from fastlloyd.protocols.feddp import protocol as feddp_protocol
-from fastlloyd.protocols.feddp.budget import START
 from fastlloyd.protocols.feddp.client import _Client, statistics_of
 from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
 from fastlloyd.protocols.feddp.server import REPLIES
+from fastlloyd.protocols.feddp.settings import START
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.wire.header import SERVER, Header, PartyId

@@ -27,11 +27,11 @@ from fastlloyd.masking.mask import NO_HISTORY, continue_history
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
-from fastlloyd.protocols.feddp.budget import LLOYD, OUTER, WEIGHTS
 from fastlloyd.protocols.feddp.client import statistics_of
 from fastlloyd.protocols.feddp.messages import CentersMessage
 from fastlloyd.protocols.feddp.plan import Plan as FeddpPlan
 from fastlloyd.protocols.feddp.server import REPLIES
+from fastlloyd.protocols.feddp.settings import LLOYD, OUTER, WEIGHTS
 from fastlloyd.wire.header import PartyId, clients
 from tests.protocols.feddp.support import Data, parts_of
 from tests.protocols.feddp.support import run as run_feddp

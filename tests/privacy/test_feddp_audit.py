@@ -19,11 +19,10 @@ import pytest
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.protocols.feddp.budget import CENTERS, OUTER, WEIGHTS
-from fastlloyd.protocols.feddp.client import statistics_of
-from fastlloyd.protocols.feddp.math.noise import draw_share, noisy_elements
+from fastlloyd.protocols.feddp.client import draw_share, noisy_elements, statistics_of
 from fastlloyd.protocols.feddp.math.stage import cluster_projected, make_projection
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
+from fastlloyd.protocols.feddp.settings import CENTERS, OUTER, WEIGHTS
 from tests.privacy.audit import Trials, combined_scores, epsilon_bound, gaussian_bound
 from tests.protocols.feddp.support import mixture, plan_for
 from tests.protocols.vertical_dp.support import Replay

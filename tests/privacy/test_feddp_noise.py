@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastlloyd.protocols.feddp.budget import START
-from fastlloyd.protocols.feddp.math.noise import draw_share
+from fastlloyd.protocols.feddp.client import draw_share
 from fastlloyd.protocols.feddp.plan import StepPlan
+from fastlloyd.protocols.feddp.settings import START
 from fastlloyd.randomness.secret import SecretRandom
 from tests.privacy.test_feddp_sensitivity import KINDS, bare_plan
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import GridPoints, quantise
-from fastlloyd.protocols.feddp.budget import CENTERS, LLOYD, OUTER, WEIGHTS
 from fastlloyd.protocols.feddp.client import statistics_of
 from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS, choose_projected_bits
 from fastlloyd.protocols.feddp.math.projection import Projection, project
 from fastlloyd.protocols.feddp.math.record import cut_norm
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
+from fastlloyd.protocols.feddp.settings import CENTERS, LLOYD, OUTER, WEIGHTS
 
 KINDS = (OUTER, WEIGHTS, CENTERS, LLOYD)
 

@@ -14,7 +14,7 @@ from scipy import stats
 
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
-from fastlloyd.protocols.feddp.math import noise as feddp_noise
+from fastlloyd.protocols.feddp import client as feddp_noise
 from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
 from fastlloyd.protocols.vertical_dp.sketch.sketch import make_sketch

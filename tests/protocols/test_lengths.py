@@ -21,10 +21,8 @@ from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.effects import Party
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocol.masked import payload_line
-from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
-from fastlloyd.protocols.fastlloyd.plus_state import noise_deviations
+from fastlloyd.protocols.fastlloyd.plan import MOST_CELLS, Outline, Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.protocol import round_lines
-from fastlloyd.protocols.fastlloyd.round_plan import MOST_CELLS, Outline
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
@@ -233,7 +231,7 @@ def test_a_histogram_has_the_noise_of_its_counts_on_each_cell(changes: dict[str,
     other = draw_noise if draw is draw_share else draw_share
     assert [other(plan, t, secret).any() for t in range(3)] == [False] * 3
     assert [other(plan, t, secret).size for t in range(3)] == [4000, 9, 9]
-    sums, counts = noise_deviations(plan, 0)
+    sums, counts = plan.noise_deviations(0)
     assert sums == 0.0 < counts
 
 

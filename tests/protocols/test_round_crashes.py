@@ -22,7 +22,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.client import client as fastlloyd_client
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.protocols.feddp.client import client as feddp_client
-from fastlloyd.protocols.feddp.math.noise import draw_share as draw_feddp_share
+from fastlloyd.protocols.feddp.client import draw_share as draw_feddp_share
 from fastlloyd.protocols.feddp.server import server as feddp_server
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.checks import _mismatch, refuse_behind, refuse_forgetful_server

@@ -35,9 +35,8 @@ from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.chain import Mark
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
-from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
+from fastlloyd.protocols.fastlloyd.plan import Outline, Plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus import radius
-from fastlloyd.protocols.fastlloyd.round_plan import Outline
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
 from fastlloyd.protocols.fastlloyd.settings import settings_from
 from fastlloyd.protocols.secfc.math.signs import sign_masks

@@ -2,13 +2,11 @@
 
 ===================  =================================================================================
 `client.py`          Algorithm 1, client p_i
-`rounds.py`          lines 3, 6 to 13, 18 to 20: the numbers of one round, and its noise (Eq. 8)
-`plus.py`            `fastlloyd-plus`: its updates and post-processing; `plus_state.py`, its state between rounds
-`plus_grid.py`       its start from a histogram
-`choose_k.py`        its choice of the number of clusters
-`settings.py`        the paper's symbols and formulas
-`parameters.py`      what the parties agree on
-`plan.py`            what follows from it for one run; `round_plan.py`, `plus_plan.py`: radii and noise
+`rounds.py`          lines 3, 6 to 13, 18 to 20: the numbers of one round, its noise (Eq. 8), the choice of k
+`plus.py`            `fastlloyd-plus`: its updates and post-processing
+`plus_grid.py`       its state between rounds, and its start from a histogram
+`settings.py`        what the parties agree on, with the paper's symbols and formulas
+`plan.py`            what follows from it for one run; `plus_plan.py`, for `fastlloyd-plus`
 `reference.py`       the algorithm on pooled data, without messages; `plus_reference.py`, the updates of `plus.py`
 `protocol.py`        the class that ties it to runs, data and reports; `quality.py`, how far off the result may be
 ===================  =================================================================================

@@ -19,9 +19,8 @@ from fastlloyd.lifecycle.masked_sums import GlobalMsa
 from fastlloyd.lifecycle.rounds import Draw, StoredRounds
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party, Publish
-from fastlloyd.protocols.fastlloyd.choose_k import Chosen, choose_k
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
+from fastlloyd.protocols.fastlloyd.rounds import Centers, Chosen, choose_k, first_centers, local_update, post_process
 from fastlloyd.wire.header import PartyId
 
 

@@ -25,7 +25,7 @@ from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.swap import Clusters, narrow, swap
 from fastlloyd.kmeans.update import join, split, total, truncate
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.fastlloyd.plus_grid import expected_variance, grid_update, left_out, read_grid
+from fastlloyd.protocols.fastlloyd.plus_grid import State, expected_variance, grid_update, left_out, read_grid
 from fastlloyd.protocols.fastlloyd.plus_plan import (
     FEATURE_FLOOR,
     MIDDLE_VARIANCE,
@@ -33,7 +33,6 @@ from fastlloyd.protocols.fastlloyd.plus_plan import (
     SPREAD_PRIOR,
     square_limit,
 )
-from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
 
@@ -167,7 +166,7 @@ def read_survey(
     -----
     Sees: the clients. Post-processing.
     """
-    sum_noise, count_noise = noise_deviations(plan, 0)
+    sum_noise, count_noise = plan.noise_deviations(0)
     records = min(max(float(noisy_counts[0]), 0.5 * count_noise, 1.0), float(plan.n_total))
     doubt = _square(sum_noise / records)
     middle = noisy_sums[0] / records * (MIDDLE_VARIANCE / (MIDDLE_VARIANCE + doubt))
@@ -217,7 +216,7 @@ def advance(
     if plan.plus is None:
         raise ValueError("this plan is not one of fastlloyd-plus")
     reach, multiple = radius(state, plan, t)
-    sum_noise, count_noise = noise_deviations(plan, t)
+    sum_noise, count_noise = plan.noise_deviations(t)
     stage, begin = plan.plus.stage(t)
     counts, count_variance = _weigh_counts(noisy_counts, count_noise, state, plan, plan.plus.age(t))
     divisor = _divisor(counts, state.records / stage.clusters)
@@ -251,7 +250,7 @@ def last_doubt(plan: Plan, state: State) -> tuple[Floats, Floats, int]:
     last = len(plan.rounds) - 1
     multiple = radius(state, plan, last)[1]
     divisor = _divisor(state.counts, state.records / plan.k)
-    return (noise_deviations(plan, last)[0] / float(multiple) / divisor) ** 2, divisor, multiple
+    return (plan.noise_deviations(last)[0] / float(multiple) / divisor) ** 2, divisor, multiple
 
 
 def expected_deviation(plan: Plan) -> float:
@@ -265,7 +264,7 @@ def expected_deviation(plan: Plan) -> float:
     state, known = first_state(plan, given=False), expected_variance(plan) if plan.plus.cells else 0.0
     for t in range(plan.plus.first, len(plan.rounds)):
         multiple = radius(state, plan, t)[1]
-        doubt = _square(noise_deviations(plan, t)[0] / float(multiple) / (plan.n_total / plan.rounds[t].clusters))
+        doubt = _square(plan.noise_deviations(t)[0] / float(multiple) / (plan.n_total / plan.rounds[t].clusters))
         before = known + _expected_square(state, plan, t)
         known = before * doubt / (before + doubt) if plan.plus.shrink else doubt
         if t + 1 < len(plan.rounds):  # merging takes the mean of several

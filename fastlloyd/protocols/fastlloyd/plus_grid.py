@@ -1,4 +1,4 @@
-"""The histogram start of fastlloyd-plus: one noisy count for each cell of a grid, and k-means of the cells.
+"""The state of fastlloyd-plus between rounds, and its histogram start: k-means of noisy counts of a grid's cells.
 
 With few features and enough records, a coarse histogram shows the clusters, their sizes, and the spread of the records.
 Round 0 releases it; all clients compute the same start, sizes and spread from it, by basic IEEE operations in a fixed
@@ -11,6 +11,7 @@ Source: docs/fastlloyd-plus.md; k-means of a noisy histogram: Su et al., "Differ
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ from fastlloyd.kmeans.update import total
 from fastlloyd.kmeans.weighted import cluster, nearest
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus_plan import FEATURE_FLOOR, SPREAD_LIMITS
-from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
 
@@ -53,6 +53,41 @@ REST_SHARE = 0.5
 """Share of the histogram's estimate of what shortening leaves out that is added, if its noise allows it."""
 
 _BLOCK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the clients know besides the centres; public among them.
+
+    Attributes
+    ----------
+    middle, deviation : float64 array, shape (d,)
+        Of all records: mean, and standard deviation of each feature.
+    records : float
+        Number of records.
+    counts, count_variance : float64 array, shape (clusters,)
+        Records of each cluster of the next round, and the variance of their error.
+    variance : float64 array, shape (clusters,)
+        Variance of the error of each coordinate of a centre.
+    given : bool
+        The start was given: a survey does not change it.
+    cells : float64 array, shape (g^d,)
+        Weights of the histogram's significant cells; empty without a histogram.
+    """
+
+    middle: Floats
+    deviation: Floats
+    records: float
+    counts: Floats
+    count_variance: Floats
+    variance: Floats
+    given: bool
+    cells: Floats
+
+    @property
+    def spread(self) -> float:
+        """Root mean squared distance of the records from their middle."""
+        return math.sqrt(total(self.deviation * self.deviation))
 
 
 def grid_update(points: GridPoints, plan: Plan) -> NDArray[np.int64]:
@@ -103,7 +138,7 @@ def read_grid(noisy: Floats, start: Floats, state: State, plan: Plan) -> tuple[F
     Sees: the clients. Post-processing.
     A centre is known up to the noise of its cells' counts, times how far they lie from it, and to a part of a cell.
     """
-    noise, clusters = noise_deviations(plan, 0)[1], plan.rounds[0].clusters
+    noise, clusters = plan.noise_deviations(0)[1], plan.rounds[0].clusters
     middles, sure = cell_middles(plan), _sure(noisy, noise, plan)
     centers, weights = _start(noisy, sure, noise, middles, plan) if not state.given else (start, sure)
     labels, squared = nearest(middles, centers)
@@ -174,7 +209,7 @@ def rests(centers: Floats, divisor: Floats, reach: float, state: State, plan: Pl
     found = np.stack(sums, axis=1) / divisor[:, None]
     # A count's error moves all parts of its cell together: at most as if each had it in proportion.
     lever = np.bincount(labels, (far - reach) * (far - reach), clusters) / (parts * plan.d)
-    noise = noise_deviations(plan, 0)[1] / divisor
+    noise = plan.noise_deviations(0)[1] / divisor
     return found, lever * noise * noise
 
 
@@ -183,7 +218,7 @@ def expected_variance(plan: Plan) -> float:
 
     As if each cluster had an equal part of the domain and of the records.
     """
-    noise, edge = noise_deviations(plan, 0)[1], 2.0 / _cells(plan)
+    noise, edge = plan.noise_deviations(0)[1], 2.0 / _cells(plan)
     clusters = plan.rounds[0].clusters
     width = 2.0 * math.pow(clusters, -1.0 / plan.d)
     lever = plan.rounds[0].cells / clusters * width * width / 12.0

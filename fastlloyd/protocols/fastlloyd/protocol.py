@@ -23,11 +23,10 @@ from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party
 from fastlloyd.protocol.masked import Masked, masked_flow, masked_sights, name_rounds
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
-from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
 from fastlloyd.protocols.fastlloyd.quality import expect, noise_of
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
-from fastlloyd.protocols.fastlloyd.settings import PLUS, Settings
+from fastlloyd.protocols.fastlloyd.settings import MECHANISMS, PLUS, PublicParameters, Settings
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.flow import Flow
 from fastlloyd.report.outlook import Expected, PlanLine

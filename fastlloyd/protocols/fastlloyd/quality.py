@@ -20,13 +20,11 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.merging import CLEAR, gather
 from fastlloyd.kmeans.update import clip_step, move, split
 from fastlloyd.privacy.release import NORM_OF
-from fastlloyd.protocols.fastlloyd.choose_k import Chosen, shares
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus import expected_deviation, last_doubt, radius
-from fastlloyd.protocols.fastlloyd.plus_grid import REST_SHARE, rests
+from fastlloyd.protocols.fastlloyd.plus_grid import REST_SHARE, State, rests
 from fastlloyd.protocols.fastlloyd.plus_plan import square_limit
-from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations
-from fastlloyd.protocols.fastlloyd.rounds import Centers
+from fastlloyd.protocols.fastlloyd.rounds import Centers, Chosen, shares
 from fastlloyd.report.outlook import Expected, expect_mean
 from fastlloyd.report.quality import EXACT, UNKNOWN, ResultNoise
 from fastlloyd.report.ranges import LAPLACE_TAIL, NORMAL_TAIL, ratio_deviations
@@ -44,7 +42,7 @@ def expect(plan: Plan) -> Expected:
     """Return the noise to expect on an average centre, from public numbers alone."""
     if plan.plus is not None:
         return Expected(centre_noise=expected_deviation(plan) / 2.0, k=plan.k, d=plan.d)
-    sums, counts = noise_deviations(plan, len(plan.rounds) - 1)
+    sums, counts = plan.noise_deviations(len(plan.rounds) - 1)
     share = plan.n_total / plan.k
     return expect_mean(sums=sums, counts=counts, share=share, k=plan.k, d=plan.d, relative=plan.relative)
 
@@ -56,7 +54,7 @@ def noise_of(plan: Plan, centers: Centers, chosen: Chosen | None = None) -> Resu
     if centers.released is None:
         return UNKNOWN
     last, grid = len(plan.rounds) - 1, float(1 << plan.fraction_bits)
-    sums, counts = noise_deviations(plan, last)
+    sums, counts = plan.noise_deviations(last)
     tail = LAPLACE_TAIL if NORM_OF[plan.mechanism] == "l1" else NORMAL_TAIL
     noisy_sums, noisy_counts = split(centers.released.astype(np.float64) / grid, plan.k, plan.d)
     more: dict[str, Any] = {}
@@ -161,6 +159,6 @@ def _merged(
 
 def _spread_deviation(plan: Plan, state: State) -> float:
     """Return the standard deviation of the noise on the surveyed squared spread: of the squares, and of the middle."""
-    noise = noise_deviations(plan, 0)[0] / state.records
+    noise = plan.noise_deviations(0)[0] / state.records
     weight = square_limit(plan.fraction_bits) / float(1 << plan.fraction_bits)
     return noise * math.sqrt(plan.d / (2.0 * weight) ** 2 + 4.0 * float(state.middle @ state.middle))

@@ -1,6 +1,11 @@
 """The numbers of one round: start, local update, noise and post-processing; for fastlloyd-plus see `plus.py`.
 
-Source: FastLloyd, Alg. 1 lines 3, 6 to 13 (local update) and 18 to 20 (post-processing).
+After the last round of fastlloyd-plus with `--k auto:KMAX` its clusters are merged to the number that the data support.
+Each client computes it from releases: post-processing, which spends no privacy. The noise of all rounds is that of KMAX
+clusters.
+
+Source: FastLloyd, Alg. 1 lines 3, 6 to 13 (local update) and 18 to 20 (post-processing); docs/fastlloyd-plus.md,
+"Choosing k".
 """
 
 from __future__ import annotations
@@ -14,14 +19,15 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.assign import accumulate
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.initial import sphere_packing, to_grid
-from fastlloyd.kmeans.update import bring_inside, clip_step, join, move, split
+from fastlloyd.kmeans.merging import Merging, gather, merge
+from fastlloyd.kmeans.update import bring_inside, clip_step, join, move, split, truncate
 from fastlloyd.privacy.noise.sampler import round_laplace, round_normal
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, SHARED
 from fastlloyd.privacy.shares import draw_gaussian_share, draw_laplace_share
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus import first_state, next_state, plus_update
+from fastlloyd.protocols.fastlloyd.plus_grid import State
 from fastlloyd.protocols.fastlloyd.plus_plan import GRID_FEATURES
-from fastlloyd.protocols.fastlloyd.plus_state import State
 from fastlloyd.randomness.secret import SecretRandom
 
 
@@ -149,3 +155,52 @@ def post_process(noisy: NDArray[np.int64], centers: Centers, plan: Plan, t: int)
             moved = np.where((noisy_counts > 0)[:, None], moved, centers.grid / grid)
     exact = bring_inside(moved, plan.domain)  # line 20: Fold
     return Centers(exact, round_centers(exact, plan.fraction_bits), noisy_counts, released=noisy)
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The clusters that remain after merging.
+
+    Attributes
+    ----------
+    merging : Merging
+        The KMAX clusters in each of them; costs in the units of the domain.
+    exact : float64 array, shape (k, d)
+        Their centres, scaled domain.
+    grid : int64 array, shape (k, d)
+        The same on the grid of 2^-q.
+    noisy_counts : float64 array, shape (k,)
+    """
+
+    merging: Merging
+    exact: Floats
+    grid: NDArray[np.int64]
+    noisy_counts: Floats
+
+
+def choose_k(plan: Plan, centers: Centers) -> Chosen | None:
+    """Choose the number of clusters from the last centres; None if it was given.
+
+    Notes
+    -----
+    Sees: the clients. Post-processing of releases.
+    """
+    if not plan.choose_k:
+        return None
+    count_noise = plan.noise_deviations(len(plan.rounds) - 1)[1]
+    merging = merge(centers.exact, centers.noisy_counts, count_noise=count_noise)
+    counts = gather(centers.noisy_counts, merging.groups)
+    exact = truncate(gather(shares(centers, merging)[:, None] * centers.exact, merging.groups))
+    return Chosen(merging, exact, round_centers(exact, plan.fraction_bits), counts)
+
+
+def shares(centers: Centers, merging: Merging) -> Floats:
+    """Return each cluster's share of its group's records, shape (k,); 0 for a cluster in no group."""
+    held = np.maximum(centers.noisy_counts, 1.0)
+    found = np.zeros(len(held))
+    for group, total in zip(merging.groups, gather(held, merging.groups).tolist(), strict=True):
+        found[list(group)] = held[list(group)] / total
+    return found

@@ -1,6 +1,7 @@
 """FedDP-KMeans, Algorithms 1 and 2, from client j's side: one masked, noisy statistic up in each step.
 
-Source: FedDP-KMeans, Alg. 1 lines 3 to 6, 9 to 15 and 18 to 23; Alg. 2 lines 3 to 10; App. G.4.
+Source: FedDP-KMeans, Alg. 1 lines 3 to 6, 9 to 15 and 18 to 23; Alg. 2 lines 3 to 10; App. G.4; docs/privacy.md, "Noise
+in shares".
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, MessageFormat, Store
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party, Publish
-from fastlloyd.protocols.feddp.budget import OUTER, START, WEIGHTS
+from fastlloyd.privacy.shares import draw_gaussian_share, draw_laplace_share
 from fastlloyd.protocols.feddp.math.record import RecordStatistics, Statistics
 from fastlloyd.protocols.feddp.math.stage import Centers
 from fastlloyd.protocols.feddp.math.user import UserStatistics
@@ -30,6 +31,8 @@ from fastlloyd.protocols.feddp.messages import (
 )
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.server import REPLIES, Reply, StepState
+from fastlloyd.protocols.feddp.settings import OUTER, START, WEIGHTS
+from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 Share = Callable[[int, int], NDArray[np.int64]]
@@ -175,3 +178,31 @@ def client(
 def _draw(state: _Client, share: Share, t: int) -> NDArray[np.int64]:
     """Draw step t's share for the number of clusters known by now."""
     return share(t, state.k)
+
+
+def draw_share(plan: Plan, t: int, k: int, secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw one client's share of step t's noise with k clusters, in grid units; shape (plan.elements(t, k),).
+
+    Notes
+    -----
+    Sees: the client that draws it; the server sees sums of all clients' shares and statistics.
+    Privacy: m - t shares together have the scales of the plan (`privacy/shares.py`).
+    """
+    step, shares = plan.rounds[t], plan.shares
+    gaussian, laplace = noisy_elements(plan, t, k)
+    return np.concatenate(
+        [
+            draw_gaussian_share(step.sigma, shares, gaussian, secret) if gaussian else np.zeros(0, dtype=np.int64),
+            draw_laplace_share(step.scale, shares, laplace, secret) if laplace else np.zeros(0, dtype=np.int64),
+        ]
+    )
+
+
+def noisy_elements(plan: Plan, t: int, k: int) -> tuple[int, int]:
+    """Return how many elements of step t carry Gaussian and Laplace noise."""
+    total, kind = plan.elements(t, k), plan.rounds[t].kind
+    if kind == OUTER:
+        return total, 0
+    if kind == WEIGHTS:
+        return 0, total
+    return (k * plan.d, k) if total else (0, 0)

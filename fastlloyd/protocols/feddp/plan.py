@@ -19,9 +19,8 @@ from fastlloyd.party.plain_plan import RoundsPlan, RunTerms
 from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.privacy.shares import spread
-from fastlloyd.protocols.feddp.budget import CENTERS, OUTER, START, WEIGHTS, Kind
 from fastlloyd.protocols.feddp.math.grid import projected_limit
-from fastlloyd.protocols.feddp.settings import PRIVATE, settings_from
+from fastlloyd.protocols.feddp.settings import CENTERS, OUTER, PRIVATE, START, WEIGHTS, Kind, settings_from
 from fastlloyd.wire.decode import Amount, Within
 
 LIFT = 0.5

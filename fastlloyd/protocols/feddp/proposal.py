@@ -17,20 +17,23 @@ from fastlloyd.masking.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, choose_fraction
 from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, check_delta, check_epsilon, same_named
 from fastlloyd.privacy.calibration import calibrate
 from fastlloyd.privacy.delta import stated_delta
-from fastlloyd.protocols.feddp.budget import (
+from fastlloyd.protocols.feddp.math.grid import choose_outer_bits, choose_projected_bits
+from fastlloyd.protocols.feddp.plan import LIFT, PROXY_DIRECTIONS, Plan, PublicParameters, StepPlan
+from fastlloyd.protocols.feddp.settings import (
     CENTERS,
     LLOYD,
     OUTER,
+    PRIVATE,
     START,
     WEIGHTS,
     Kind,
+    Settings,
+    default_rounds,
     epsilon_shares,
     multipliers,
+    settings_from,
     steps_of,
 )
-from fastlloyd.protocols.feddp.math.grid import choose_outer_bits, choose_projected_bits
-from fastlloyd.protocols.feddp.plan import LIFT, PROXY_DIRECTIONS, Plan, PublicParameters, StepPlan
-from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, default_rounds, settings_from
 
 # The grids leave room for this factor on the noise that a simple sum of epsilons needs; composition needs less.
 _MARGIN = 1.25

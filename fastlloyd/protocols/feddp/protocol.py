@@ -24,9 +24,8 @@ from fastlloyd.party.effects import Party
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocol.horizontal import Horizontal
 from fastlloyd.protocols.feddp import inputs
-from fastlloyd.protocols.feddp.client import ClientResult, client
+from fastlloyd.protocols.feddp.client import ClientResult, client, draw_share
 from fastlloyd.protocols.feddp.inputs import FedDPInputs, ServerPoints, UserRecords, has_users, most_users
-from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.messages import MESSAGES
 from fastlloyd.protocols.feddp.plan import Plan, PublicParameters
 from fastlloyd.protocols.feddp.plan_lines import assumed_points, plan_lines, planned

@@ -16,10 +16,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.feddp.budget import START
-from fastlloyd.protocols.feddp.math.elbow import CLEAR, margin
-from fastlloyd.protocols.feddp.math.stage import Centers
+from fastlloyd.protocols.feddp.math.stage import CLEAR, Centers, margin
 from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.settings import START
 from fastlloyd.report.outlook import Expected, expect_mean
 from fastlloyd.report.quality import UNKNOWN, ResultNoise
 from fastlloyd.report.ranges import LAPLACE_TAIL, ratio_deviations

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from fastlloyd.lifecycle.rounds import Ahead, MessageFormat, ServerRounds, StoredRounds
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.party.effects import Party
-from fastlloyd.protocols.feddp.budget import OUTER, START, WEIGHTS
 from fastlloyd.protocols.feddp.math.projection import Projection
 from fastlloyd.protocols.feddp.math.stage import (
     Centers,
@@ -25,8 +24,8 @@ from fastlloyd.protocols.feddp.math.stage import (
     cluster_projected,
     make_centers,
     make_projection,
+    start_centers,
 )
-from fastlloyd.protocols.feddp.math.starts import start_centers
 from fastlloyd.protocols.feddp.messages import (
     CentersMessage,
     MaskedStatistic,
@@ -35,6 +34,7 @@ from fastlloyd.protocols.feddp.messages import (
     StatisticFormat,
 )
 from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.settings import OUTER, START, WEIGHTS
 from fastlloyd.wire.header import PartyId, clients
 
 Reply = ProjectionMessage | ProjectedCentersMessage | CentersMessage

@@ -2,10 +2,9 @@
 
 ===============  ==========================================================================
 `client.py`      Algorithm 2 on a device: its own records clustered as Awasthi and Sheffet do
-`server.py`      Algorithm 2 on the central node; `merge.py`: farthest first, then one round of Lloyd
+`server.py`      Algorithm 2 on the central node: farthest first, then one round of Lloyd
 `messages.py`    centres up, merged centres down
-`settings.py`    what may be chosen
-`plan.py`        what the parties agree on, and what follows for one run
+`plan.py`        what may be chosen, what the parties agree on, and what follows for one run
 `reference.py`   the algorithm without messages
 `protocol.py`    the class that ties it to runs, data and reports
 ===============  ==========================================================================

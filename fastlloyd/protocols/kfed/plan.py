@@ -1,4 +1,7 @@
-"""The public parameters and the plan of one k-FED run: the server proposes the plan, each client checks it."""
+"""Settings, public parameters and plan of one k-FED run: the server proposes the plan, each client checks it.
+
+Source: Dennis, Li, Smith (2021), Algorithm 2, as used in FedDP-KMeans, §5 "Baselines", and SecFC, §3.2 and §5.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastlloyd.masking.fixed import choose_fraction_bits
-from fastlloyd.party.option import read_settings
+from fastlloyd.party.option import option, read_settings
 from fastlloyd.party.plain_plan import PlainPlan, RunTerms, same_named
 from fastlloyd.privacy.limits import check_clients, check_clusters
 from fastlloyd.privacy.release import Release
-from fastlloyd.protocols.kfed.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Tunables of `kfed`.
+
+    Attributes
+    ----------
+    local_k : int or None
+        Paper: k'. None for k: no assumption on how many clusters one client's records come from.
+    restarts : int
+    """
+
+    local_k: int | None = option(
+        None, "k', clusters that each client makes of its own records; 'auto': k", least=1, most=10_000, auto=True
+    )
+    restarts: int = option(
+        10, "how often a client clusters its projected records afresh; the best counts", least=1, most=1000
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

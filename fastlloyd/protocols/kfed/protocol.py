@@ -17,9 +17,8 @@ from fastlloyd.party.message import recall
 from fastlloyd.protocol.horizontal import Horizontal
 from fastlloyd.protocols.kfed.client import ClientResult, centers_format, client
 from fastlloyd.protocols.kfed.messages import MESSAGES, MergedCenters
-from fastlloyd.protocols.kfed.plan import Plan, PublicParameters, check_plan, make_plan
+from fastlloyd.protocols.kfed.plan import Plan, PublicParameters, Settings, check_plan, make_plan
 from fastlloyd.protocols.kfed.server import ServerResult, server
-from fastlloyd.protocols.kfed.settings import Settings
 from fastlloyd.report.flow import OWN_LABELS, Flow
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT

@@ -5,8 +5,8 @@
 `server.py`            Algorithm 1, lines 3 and 4: the server
 `keys.py`              before it: secrets, alignment of records, hash keys (§4.3)
 `messages.py`          one message from each party, one back
-`math/local.py`        LocCluster (§3.5); `local_plan.py`: its noise and releases
-`math/tree.py`         its tree of noisy counts; `math/shortened.py`: its steps (ours)
+`math/local.py`        LocCluster (§3.5), our steps; `local_plan.py`: its noise and releases
+`math/tree.py`         its tree of noisy counts
 `math/weights.py`      WeightEst: from sketches to weights, by the estimator and fit of the run
 `math/estimate.py`     inclusion and exclusion of sketches (Algorithm 4)
 `math/pair.py`         instead of that (ours): the likelihood of two parties' sketches
@@ -18,7 +18,7 @@
 `plan.py`              public parameters, and the plan of one run
 `redraw.py`            the server's result, and how far the known noise may have moved it
 `reference.py`         the algorithm on pooled columns, without messages; `reference_weights.py`
-`protocol.py`          the class that ties it to runs, data and reports; `words.py`, who sees what
+`protocol.py`          the class that ties it to runs, data and reports, and says who sees what
 `quality.py`           how much noise lies on a result
 =====================  =============================================================================
 

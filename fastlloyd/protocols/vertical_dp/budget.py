@@ -24,7 +24,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.vertical_dp.local_plan import SHORTENED
 from fastlloyd.protocols.vertical_dp.settings import PAPER, Settings
 from fastlloyd.protocols.vertical_dp.sketch.level import MAX_PHANTOMS, phantoms_for
-from fastlloyd.protocols.vertical_dp.sketch.release import paper_phantoms
+from fastlloyd.protocols.vertical_dp.sketch.sketch import paper_phantoms
 
 # A whole number of phantoms may leave the total this far below epsilon; Laplace noise uses the rest.
 _LOOSE = 0.996

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fastlloyd.errors import RangeError
 from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.split import laplace_ratio
-from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT
+from fastlloyd.protocols.vertical_dp.sketch.sketch import ZERO_OUT
 
 Draw = Callable[[float, int], NDArray[np.int64]]
 """From a scale and a size to an array of that size, the rounded noise of that scale: fresh and secret."""

@@ -35,8 +35,7 @@ from fastlloyd.party.declaration import MessageBounds, Messages, OfPlan, Seen, a
 from fastlloyd.party.message import Payload
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
-from fastlloyd.protocols.vertical_dp.sketch.encoding import pack_sketch, sketch_bytes, unpack_sketch
-from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, SketchShape
+from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, SketchShape, pack_sketch, sketch_bytes, unpack_sketch
 
 TOTAL_BITS = 8
 _TOTAL = struct.Struct("<q")

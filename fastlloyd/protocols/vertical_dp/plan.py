@@ -27,8 +27,14 @@ from fastlloyd.protocols.vertical_dp.math.fit import MAX_CELLS
 from fastlloyd.protocols.vertical_dp.math.pair import MAX_GAMMA, likelihood_error
 from fastlloyd.protocols.vertical_dp.math.weights import Group, count_release, groups_of
 from fastlloyd.protocols.vertical_dp.settings import MAX_LOCAL_CLUSTERS, TIGHT, Settings, settings_from
-from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT, change_release, sketch_release
-from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape
+from fastlloyd.protocols.vertical_dp.sketch.sketch import (
+    GRID_PHANTOMS,
+    PAPER_PHANTOMS,
+    ZERO_OUT,
+    SketchShape,
+    change_release,
+    sketch_release,
+)
 
 MAX_PARTIES = 64
 PLAIN = "vertical-plain"

@@ -1,6 +1,8 @@
 """Vertical DP clustering and its baseline without privacy as a protocol: plan, session and result.
 
 The server has the result and writes it; the parties have it only if the run shares it.
+
+Source: docs/vertical-dp.md, "Who sees what".
 """
 
 from __future__ import annotations
@@ -27,10 +29,11 @@ from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan, PublicParameters, 
 from fastlloyd.protocols.vertical_dp.quality import expect, noise_of
 from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import Settings
-from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT
-from fastlloyd.protocols.vertical_dp.words import data_flow, who_sees
+from fastlloyd.protocols.vertical_dp.sketch.sketch import ZERO_OUT
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.flow import NO_LABELS, Flow
 from fastlloyd.report.outlook import Expect, Expected, PlanLine
+from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights
 from fastlloyd.report.signed import SignedRecord
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import accept_plan, refuse_old_run
@@ -43,13 +46,74 @@ from fastlloyd.run.vertical import OwnColumns
 from fastlloyd.wire.header import SERVER
 
 
+def _who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
+    """Return who sees what, without the network."""
+    private = protocol == "vertical-dp"
+    columns = Sight(
+        "each other party",
+        "its own columns; names and bounds of all columns, which people all parties have and how many"
+        + f"; {_shown(private)}" * bool(parameters.get("share_result")),
+        "no message about another party's columns reaches it",
+    )
+    if not private:
+        plain = "each party's local centres and every person's local cluster, hence the final centres"
+        return Sights((Sight("the server", plain, NOTHING), columns), ())
+    return Sights(
+        (
+            Sight(
+                "the server",
+                "noisy local centres and noisy sketches of each party, a noisy number of people; hence the final "
+                "centres",
+                NOISE,
+            ),
+            columns,
+        ),
+        (
+            Sight(
+                "the server and any one party",
+                "with that party's keys, the possible local clusters of a person at another party",
+                "nothing, for the sketches of these pairs; the noise, for the local centres",
+                bare=True,
+            ),
+            Sight(
+                "several parties without the server",
+                "where ids were intersected, which of their own ids another party holds",
+                "no message about another party's columns reaches them",
+            ),
+        ),
+    )
+
+
+def _data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
+    """Return the data flow."""
+    private = protocol == "vertical-dp"
+    one_message = "in one message of this party to the server: "
+    return Flow(
+        records=one_message
+        + (
+            "noisy centres of its own columns and noisy sketches of its own clusters"
+            if private
+            else "centres of its own columns and, of every person, the local cluster, without noise"
+        ),
+        labels=NO_LABELS if private else "the server learns every person's local cluster at each party",
+        result=f"{_shown(private)}: the server" + " and all parties" * bool(facts.get("share_result")),
+        messages=MESSAGES,
+        readers=("server", "other parties"),
+    )
+
+
+def _shown(private: bool) -> str:
+    """Return the parts of the result."""
+    return "the final centres" + ", estimated sizes, and how far off both may be" * private
+
+
 class VerticalDP(Vertical[Plan]):
     """Vertical DP clustering: one message of noisy local centres and sketches from each party."""
 
     settings = Settings
     messages = MESSAGES
-    who_sees = staticmethod(who_sees)
-    data_flow = staticmethod(data_flow)
+    who_sees = staticmethod(_who_sees)
+    data_flow = staticmethod(_data_flow)
     unreported = ("protocol", "lo", "hi")
 
     def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:

@@ -18,9 +18,7 @@ from fastlloyd.kmeans.grid import quantise, round_centers
 from fastlloyd.kmeans.passes import Passes
 from fastlloyd.privacy.noise.discrete import discrete_gaussian, polya_difference
 from fastlloyd.privacy.shares import draw_laplace_share
-from fastlloyd.protocols.feddp.budget import CENTERS, LLOYD, OUTER, WEIGHTS
-from fastlloyd.protocols.feddp.client import statistics_of
-from fastlloyd.protocols.feddp.math.noise import noisy_elements
+from fastlloyd.protocols.feddp.client import noisy_elements, statistics_of
 from fastlloyd.protocols.feddp.math.projection import Projection
 from fastlloyd.protocols.feddp.math.record import Statistics
 from fastlloyd.protocols.feddp.math.stage import (
@@ -28,9 +26,10 @@ from fastlloyd.protocols.feddp.math.stage import (
     cluster_projected,
     make_centers,
     make_projection,
+    start_centers,
 )
-from fastlloyd.protocols.feddp.math.starts import start_centers
 from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.settings import CENTERS, LLOYD, OUTER, WEIGHTS
 from fastlloyd.randomness.secret import SecretRandom
 
 Noise = Callable[[int, int], NDArray[np.int64]]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fastlloyd.protocols.feddp.math.elbow import CLEAR, margin
+from fastlloyd.protocols.feddp.math.stage import CLEAR, margin
 from fastlloyd.report.plot import available
 from fastlloyd.version import __version__
 from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells

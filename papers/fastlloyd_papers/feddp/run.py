@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.passes import Passes
-from fastlloyd.protocols.feddp.budget import OUTER
 from fastlloyd.protocols.feddp.plan import Plan, PublicParameters
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
+from fastlloyd.protocols.feddp.settings import OUTER
 from fastlloyd.protocols.kfed.client import local_centers
-from fastlloyd.protocols.kfed.merge import merge_centers
 from fastlloyd.protocols.kfed.plan import PublicParameters as KfedParameters
 from fastlloyd.protocols.kfed.plan import make_plan as make_kfed_plan
+from fastlloyd.protocols.kfed.server import merge_centers
 from fastlloyd.wire.header import PartyId
 from fastlloyd_papers.feddp.central import CentralResult, Pool, grids_of, run_central
 from fastlloyd_papers.feddp.data import Problem, Source, load_problem
 
 DELTA = 1e-6
 OPTIMAL, KFED = "optimal", "k-fed"
-# In the place of the paper's SpherePacking (App. G.3): see `math/starts.py`.
+# In the place of the paper's SpherePacking (App. G.3): see `math/stage.py`.
 PACKED = "sphere packing (ours)"
 STARTS: Mapping[str, str] = {
     "FedDP-KMeans": "feddp",

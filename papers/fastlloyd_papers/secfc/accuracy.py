@@ -21,9 +21,9 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import accuracy, nearest
 from fastlloyd.protocols.kfed.client import local_centers
-from fastlloyd.protocols.kfed.merge import merge_centers
 from fastlloyd.protocols.kfed.plan import PublicParameters as KfedParameters
 from fastlloyd.protocols.kfed.plan import make_plan as make_kfed_plan
+from fastlloyd.protocols.kfed.server import merge_centers
 from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.version import __version__

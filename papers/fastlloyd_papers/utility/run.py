@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.privacy.delta import paper_delta
-from fastlloyd.protocols.fastlloyd.parameters import PublicParameters
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
+from fastlloyd.protocols.fastlloyd.settings import PublicParameters
 from fastlloyd_papers.baselines.table import BASELINES
 from fastlloyd_papers.engine.cells import Cell
 from fastlloyd_papers.utility.data import Source, load_points

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.vertical_dp.sketch.hash import cell_blocks, raw_maxima
 from fastlloyd.protocols.vertical_dp.sketch.level import PHANTOM_BITS, phantoms_for
-from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, SketchShape
+from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, SketchShape, cell_blocks, raw_maxima
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.version import __version__
 from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells

@@ -8,8 +8,7 @@ import math
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_dp.sketch.level import MAX_PHANTOMS
-from fastlloyd.protocols.vertical_dp.sketch.release import sketch_release
-from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, SketchShape
+from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, SketchShape, sketch_release
 
 
 def solve_phantoms(shape: SketchShape, groups: int, epsilon: float, delta: float) -> int:

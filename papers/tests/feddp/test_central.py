@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastlloyd.protocols.feddp.budget import START
-from fastlloyd.protocols.feddp.math.noise import draw_share
+from fastlloyd.protocols.feddp.client import draw_share
 from fastlloyd.protocols.feddp.plan import StepPlan
 from fastlloyd.protocols.feddp.reference import run_reference
+from fastlloyd.protocols.feddp.settings import START
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd_papers.feddp.central import draw_total, grids_of, run_central
 from tests.privacy.test_feddp_noise import ALARM, noisy_plan

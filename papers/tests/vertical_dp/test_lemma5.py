@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastlloyd.protocols.vertical_dp.sketch.hash import cell_blocks, raw_maxima
-from fastlloyd.protocols.vertical_dp.sketch.sketch import SketchShape
+from fastlloyd.protocols.vertical_dp.sketch.sketch import SketchShape, cell_blocks, raw_maxima
 from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.scoreboard import vertical_dp as vertical_dp_board
 from fastlloyd_papers.scoreboard.board import Results

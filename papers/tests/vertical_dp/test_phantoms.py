@@ -9,8 +9,7 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.protocols.vertical_dp.sketch.release import paper_phantoms, sketch_release
-from fastlloyd.protocols.vertical_dp.sketch.sketch import SketchShape
+from fastlloyd.protocols.vertical_dp.sketch.sketch import SketchShape, paper_phantoms, sketch_release
 from fastlloyd_papers.vertical_dp.phantoms import solve_phantoms
 
 SHAPE = SketchShape(rows=16, clusters=3, gamma=1.0, phantoms=1)

@@ -14,8 +14,7 @@ from fastlloyd.kmeans.grid import quantise
 from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party
-from fastlloyd.protocols.feddp.client import ClientResult, client
-from fastlloyd.protocols.feddp.math.noise import draw_share
+from fastlloyd.protocols.feddp.client import ClientResult, client, draw_share
 from fastlloyd.protocols.feddp.plan import Plan, PublicParameters, StepPlan
 from fastlloyd.protocols.feddp.proposal import make_plan
 from fastlloyd.protocols.feddp.server import ServerResult, server

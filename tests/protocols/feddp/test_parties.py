@@ -16,12 +16,9 @@ from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY
 from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
-from fastlloyd.protocols.feddp.budget import OUTER
-from fastlloyd.protocols.feddp.client import statistics_of
-from fastlloyd.protocols.feddp.math.elbow import CLEAR, elbow, margin
-from fastlloyd.protocols.feddp.math.noise import draw_share
+from fastlloyd.protocols.feddp.client import draw_share, statistics_of
 from fastlloyd.protocols.feddp.math.record import cut_norm
-from fastlloyd.protocols.feddp.math.stage import cluster_projected, make_projection
+from fastlloyd.protocols.feddp.math.stage import CLEAR, cluster_projected, elbow, make_projection, margin
 from fastlloyd.protocols.feddp.messages import (
     CentersMessage,
     MaskedStatistic,
@@ -30,6 +27,7 @@ from fastlloyd.protocols.feddp.messages import (
 )
 from fastlloyd.protocols.feddp.quality import noise_of
 from fastlloyd.protocols.feddp.reference import run_reference
+from fastlloyd.protocols.feddp.settings import OUTER
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.feddp.support import (

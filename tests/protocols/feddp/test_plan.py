@@ -13,20 +13,23 @@ from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
-from fastlloyd.protocols.feddp.budget import (
-    CENTERS,
-    LLOYD,
-    OUTER,
-    START,
-    WEIGHTS,
-    epsilon_shares,
-    multipliers,
-    steps_of,
-)
 from fastlloyd.protocols.feddp.math.grid import ROW_NORM, choose_outer_bits, choose_projected_bits, projected_limit
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
-from fastlloyd.protocols.feddp.settings import PROPORTIONS, Settings, default_rounds, settings_from
+from fastlloyd.protocols.feddp.settings import (
+    CENTERS,
+    LLOYD,
+    OUTER,
+    PROPORTIONS,
+    START,
+    WEIGHTS,
+    Settings,
+    default_rounds,
+    epsilon_shares,
+    multipliers,
+    settings_from,
+    steps_of,
+)
 from tests.protocols.feddp.support import USERS, louder, mixture, names, parameters, plan_for
 
 CASES = {

@@ -18,11 +18,10 @@ from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.protocols.kfed.client import client
-from fastlloyd.protocols.kfed.merge import merge_centers
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
 from fastlloyd.protocols.kfed.plan import Plan, PublicParameters, check_plan, make_plan
 from fastlloyd.protocols.kfed.reference import reference
-from fastlloyd.protocols.kfed.server import server
+from fastlloyd.protocols.kfed.server import merge_centers, server
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.support import blobs

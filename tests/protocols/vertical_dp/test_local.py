@@ -15,9 +15,8 @@ from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.local_plan import STEPS, LocalPlan, automatic_levels
-from fastlloyd.protocols.vertical_dp.math import shortened
-from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally
-from fastlloyd.protocols.vertical_dp.math.shortened import shortened_steps, step_radius
+from fastlloyd.protocols.vertical_dp.math import local
+from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally, shortened_steps, step_radius
 from fastlloyd.protocols.vertical_dp.math.tree import grow_tree, leaf_sums
 from fastlloyd.randomness.secret import SecretRandom
 from tests.protocols.vertical_dp.support import correlated
@@ -121,7 +120,7 @@ def worst_step(raw: np.ndarray, plan: LocalPlan) -> tuple[float, float]:
     points = quantise(raw, 16)
     tree = grow_tree(points, plan, silent)
     start = np.random.default_rng(0).uniform(-1, 1, (plan.clusters, plan.d))
-    used, seen = shortened.accumulate, []
+    used, seen = local.accumulate, []
 
     def watched(own, centers, **how):
         found = used(own, centers, **how)
@@ -129,7 +128,7 @@ def worst_step(raw: np.ndarray, plan: LocalPlan) -> tuple[float, float]:
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shortened, "accumulate", watched)
+        patch.setattr(local, "accumulate", watched)
         shortened_steps(points, tree, start, plan, silent)
     assert len(seen) == STEPS
     moved = []
@@ -149,8 +148,8 @@ def test_one_user_moves_a_shortened_step_by_its_radius_at_most(monkeypatch: pyte
     assert 0.99 < sums <= stated["shortened sums"] == 1.0
     assert sizes == stated["local sizes"] == 1.0
     # The same test finds out steps that forget to shorten.
-    accumulate = shortened.accumulate
-    monkeypatch.setattr(shortened, "accumulate", lambda *both, **_: accumulate(*both, radius=None, relative=True))
+    accumulate = local.accumulate
+    monkeypatch.setattr(local, "accumulate", lambda *both, **_: accumulate(*both, radius=None, relative=True))
     assert worst_step(raw, plan)[0] > 1.2
 
 

@@ -18,7 +18,7 @@ from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.protocols.vertical_dp.budget import Split, first_split, tighten
 from fastlloyd.protocols.vertical_dp.plan import Plan, automatic_clusters, check_plan, make_plan
 from fastlloyd.protocols.vertical_dp.settings import Settings, settings_from
-from fastlloyd.protocols.vertical_dp.sketch.release import paper_phantoms
+from fastlloyd.protocols.vertical_dp.sketch.sketch import paper_phantoms
 from tests.protocols.vertical_dp.support import features_of, parameters
 
 COLUMNS = [np.zeros((1, 2)), np.zeros((1, 3)), np.zeros((1, 1)), np.zeros((1, 2))]

@@ -10,7 +10,7 @@ import pytest
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.protocols.fastlloyd.plus_plan import SURVEY_COUNT_RATIO, PlusPlan, Stage, make_plus, plus_multipliers
 from fastlloyd.protocols.fastlloyd.settings import count_ratio, settings_from
-from fastlloyd.protocols.feddp import budget as feddp
+from fastlloyd.protocols.feddp import settings as feddp
 from fastlloyd.protocols.feddp.settings import settings_from as feddp_settings
 from fastlloyd.protocols.vertical_he.budget import multipliers as he_multipliers
 from tests.protocols.vertical_he.support import parameters

@@ -1,22 +1,28 @@
 """What the server makes of the noisy sums of each step: post-processing, which spends no privacy.
 
-Source: FedDP-KMeans, Alg. 1 lines 7, 17 and 24; Alg. 2 line 11; App. H.3.
+The elbow that k is chosen by, and the starts that spend no privacy: from the server's data alone (the paper's
+baselines), or from no records (ours).
+
+Source: FedDP-KMeans, Alg. 1 lines 7, 17 and 24; Alg. 2 line 11; §5 "Baselines"; App. H.3, which reads the elbow off the
+plot; our rule for it: Satopää et al., "Finding a kneedle in a haystack" (2011), without smoothing, on the logarithm of
+the cost; FastLloyd, §5.3.1, for packed spheres.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.kmeans.initial import GRID_BITS, sphere_packing
 from fastlloyd.kmeans.merging import merge
 from fastlloyd.kmeans.spectral import leading_subspace, symmetric
 from fastlloyd.kmeans.update import clip_step, move, split, truncate
-from fastlloyd.kmeans.weighted import Clustering, cluster
-from fastlloyd.protocols.feddp.math.elbow import CLEAR, elbow, margin
+from fastlloyd.kmeans.weighted import Clustering, cluster, seed_centers
 from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS
 from fastlloyd.protocols.feddp.math.projection import Projection, project
 from fastlloyd.protocols.feddp.math.proxies import make_proxies
@@ -150,3 +156,88 @@ def make_centers(noisy: NDArray[np.int64], k: int, plan: Plan) -> Centers:
     values = noisy.astype(np.float64) / float(1 << plan.fraction_bits)
     noisy_sums, noisy_counts = split(values, k, plan.d)
     return Centers(clip_step(truncate(move(noisy_sums, noisy_counts)), plan.norm_bound), noisy_counts)
+
+
+# Costs below this part of the first are as good as nothing: points that lie on their centres.
+_NOTHING = 1e-4
+# A curve no deeper than this is a line.
+_FLAT = 1e-12
+
+
+CLEAR = 0.045
+"""An elbow deeper than any other number by this much is right as good as always, see docs/feddp.md."""
+
+
+def elbow(costs: Sequence[float]) -> int:
+    """Return the number of clusters at which the curve lies deepest below the line between its ends.
+
+    Parameters
+    ----------
+    costs : sequence of float
+        Cost for 1, 2, ... clusters.
+
+    Returns
+    -------
+    int
+        The smallest such number; with fewer than three costs, or a curve that never lies below, their number.
+
+    Notes
+    -----
+    In logarithms a cluster more counts by the part of the cost that it takes away. On the cost itself the first few
+    clusters, which always take away much, pull the elbow to the left.
+    """
+    depths = _depths(costs)
+    deepest = max(depths, default=0.0)
+    return depths.index(deepest) + 1 if deepest > _FLAT else len(costs)
+
+
+def margin(costs: Sequence[float]) -> float:
+    """Return how much deeper the curve lies at the elbow than at any other number; 0 without an elbow."""
+    ordered = sorted(_depths(costs), reverse=True)
+    return ordered[0] - ordered[1] if ordered and ordered[0] > _FLAT else 0.0
+
+
+def _depths(costs: Sequence[float]) -> list[float]:
+    """Return how far the logarithms of the costs lie below the line between their ends; none where nothing can."""
+    last = len(costs) - 1
+    if last < 2 or costs[0] <= 0.0:
+        return []
+    logs = [math.log(max(cost / costs[0], _NOTHING)) for cost in costs]
+    return [logs[last] * i / last - value for i, value in enumerate(logs)]
+
+
+def start_centers(plan: Plan, server_points: NDArray[np.float64] | None, restarts: int) -> NDArray[np.float64]:
+    """Return the centres that Lloyd's steps start from when Alg. 1 is left out.
+
+    Parameters
+    ----------
+    plan : Plan
+    server_points : float64 array, shape (n_server, d), or None
+        Scaled.
+    restarts : int
+
+    Returns
+    -------
+    float64 array, shape (k, d)
+        In [-1, 1]^d.
+    """
+    if plan.start == "sphere-packing" or server_points is None:
+        return _packed(plan, server_points)
+    inside = np.clip(server_points, -1.0, 1.0)
+    stream = PublicStream(plan.seed, f"{domains.FEDDP_START}{plan.start}")
+    if plan.start == "server-kmeans++":
+        return seed_centers(inside, plan.k, stream)
+    return cluster(inside, plan.k, stream, restarts=restarts).centers
+
+
+def _packed(plan: Plan, server_points: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Pack spheres into a cube.
+
+    # Differs from the paper, whose SpherePacking (App. G.3) this is not: its cube [-Delta, Delta]^d, Delta the largest
+    # norm, lies almost wholly outside the data, and its centres keep off the cube's corners alone. Ours reaches as far
+    # as the server's largest coordinate, or over the whole domain without server data, and keeps off the sides.
+    """
+    reach = 1.0
+    if server_points is not None and server_points.size:
+        reach = min(1.0, float(np.abs(server_points).max()))
+    return sphere_packing(plan.k, plan.d, plan.seed).astype(np.float64) * (reach / (1 << GRID_BITS))

@@ -16,8 +16,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.vertical_dp.math.estimate import Table, basic_table, cluster_sizes
 from fastlloyd.protocols.vertical_dp.math.fit import MAX_CELLS, GridCells, cells_of, fit_tables, paper_fit
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_tables
-from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT
-from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, SketchShape
+from fastlloyd.protocols.vertical_dp.sketch.sketch import ZERO_OUT, Levels, SketchShape
 from fastlloyd.randomness.secret import SecretRandom
 
 Group = tuple[int, ...]

@@ -32,18 +32,38 @@ centres, so removing one user changes no other user's cell.
 Cost: (k')^(s - 1) n_p phantoms are in each local cluster. For s > 2 parties one key and sketch per pair of parties
 keeps that at k' n_p; every user is then in s (s - 1) / 2 groups.
 
-Source: Vertical DP, Algorithms 2 and 3, corrected; docs/vertical-dp-privacy.md.
+Words
+-----
+A user's words are bytes of one ChaCha20 key stream: record r has its own 4 M bytes, at the offset that its place in
+the agreed order gives. The word of row i is the i-th of these, little-endian. Records are taken 256 to a nonce, so
+that no counter wraps and memory stays bounded. Phantoms have a stream under another key: 8 bytes per row and grid
+cell, row after row.
+
+On the wire
+-----------
+Each level takes as many bits as the levels from floor to top need, and no more. Levels are written as
+level - alpha_min, highest bit first, row after row, clusters in order; bits that are left over at the end are 0. The
+length depends on public parameters only. With the defaults a level takes 16 bits or fewer, where the paper's code
+ships 64.
+
+Source: Vertical DP, Lemma 1, Algorithms 2 and 3, corrected, §4.4 "Communication cost"; RFC 8439 (ChaCha20);
+docs/vertical-dp-privacy.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
-from fastlloyd.errors import ConfigError, DataError
-from fastlloyd.protocols.vertical_dp.sketch.hash import cell_blocks, raw_maxima
+from fastlloyd.errors import ConfigError, DataError, RangeError
+from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.protocols.vertical_dp.sketch.level import (
     WORD_BITS,
     LevelTable,
@@ -51,8 +71,11 @@ from fastlloyd.protocols.vertical_dp.sketch.level import (
     check_phantoms,
     level_table,
     phantom_table,
+    phantoms_for,
     row_epsilon,
 )
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import derive
 from fastlloyd.randomness.secret import SecretRandom
 
 GRID_PHANTOMS = "grid"
@@ -240,3 +263,190 @@ def join_levels(words: NDArray[np.uint32], phantoms: NDArray[np.uint64], shape: 
     shape : SketchShape
     """
     return np.maximum(np.maximum(shape.user_levels.levels(words), shape.phantom_levels.levels(phantoms)), shape.floor)
+
+
+RECORDS_PER_NONCE = 256
+
+_WORD_BYTES = 4
+_CELL_BYTES = 8
+_BLOCK_BYTES = 1 << 19
+
+
+def raw_maxima(
+    raw_labels: NDArray[np.int64], clusters: int, rows: int, key: bytes, word_bits: int = 32
+) -> NDArray[np.uint32]:
+    """Find the largest word per row and cluster.
+
+    Parameters
+    ----------
+    raw_labels : int64 array, shape (n,)
+        0..k'-1, or -1 for a record that does not count.
+    clusters, rows : int
+    key : bytes of length 32
+    word_bits : int
+        Words are cut to their highest `word_bits` bits.
+
+    Returns
+    -------
+    uint32 array, shape (rows, clusters)
+        0 for a cluster without records.
+
+    Notes
+    -----
+    Sees: nobody but the caller. Equal raw maxima of two parties show common members: they must never be sent.
+    """
+    best = np.zeros((clusters + 1, rows), dtype=np.uint32)
+    per_read = max(1, min(RECORDS_PER_NONCE, _BLOCK_BYTES // (_WORD_BYTES * rows)))
+    zeros = bytes(per_read * rows * _WORD_BYTES)
+    buffer = bytearray(len(zeros))
+    words = np.frombuffer(buffer, dtype="<u4").reshape(per_read, rows)
+    users = derive(key, domains.SKETCH_USERS)
+    for first in range(0, len(raw_labels), RECORDS_PER_NONCE):
+        nonce = bytes(4) + struct.pack("<QI", first // RECORDS_PER_NONCE, 0)
+        stream = Cipher(ChaCha20(users, nonce), mode=None).encryptor()
+        labels = raw_labels[first : first + RECORDS_PER_NONCE].tolist()
+        for start in range(0, len(labels), per_read):
+            part = labels[start : start + per_read]
+            size = len(part) * rows * _WORD_BYTES
+            stream.update_into(memoryview(zeros)[:size], memoryview(buffer)[:size])
+            # Label -1 is the last line of `best`, which is dropped; one line at a time stays in the cache.
+            for line, label in enumerate(part):
+                np.maximum(best[label], words[line], out=best[label])
+    return np.ascontiguousarray((best[:clusters] >> np.uint32(32 - word_bits)).T)
+
+
+def cell_blocks(key: bytes, rows: int, cells: int) -> Iterator[NDArray[np.uint64]]:
+    """Yield one word per row and grid cell for the phantoms, some rows at a time.
+
+    Parameters
+    ----------
+    key : bytes of length 32
+    rows, cells : int
+        Together below 2^35 words, the length of one key stream.
+
+    Yields
+    ------
+    uint64 array, shape (some rows, cells)
+    """
+    stream = Cipher(ChaCha20(derive(key, domains.SKETCH_PHANTOMS), bytes(16)), mode=None).encryptor()
+    step = max(1, _BLOCK_BYTES // (_CELL_BYTES * cells))
+    for first in range(0, rows, step):
+        count = min(step, rows - first)
+        content = stream.update(bytes(count * cells * _CELL_BYTES))
+        yield np.frombuffer(content, dtype="<u8").astype(np.uint64).reshape(count, cells)
+
+
+def level_bits(shape: SketchShape) -> int:
+    """Return the bits that one level takes."""
+    return max(1, (shape.top - shape.floor).bit_length())
+
+
+def sketch_bytes(shape: SketchShape) -> int:
+    """Return the bytes that one party's sketch takes."""
+    return -(-shape.rows * shape.clusters * level_bits(shape) // 8)
+
+
+def pack_sketch(levels: Levels, shape: SketchShape) -> bytes:
+    """Write a sketch.
+
+    Parameters
+    ----------
+    levels : int64 array, shape (M, k')
+    shape : SketchShape
+
+    Raises
+    ------
+    RangeError
+        The array's shape or a level does not fit.
+    """
+    _check(levels, shape)
+    places = np.arange(level_bits(shape) - 1, -1, -1, dtype=np.int64)
+    bits = (levels.reshape(-1, 1) - shape.floor) >> places & 1
+    return np.packbits(bits.astype(np.uint8)).tobytes()
+
+
+def unpack_sketch(content: bytes, shape: SketchShape) -> Levels:
+    """Read what `pack_sketch` wrote.
+
+    Returns
+    -------
+    int64 array, shape (M, k')
+
+    Raises
+    ------
+    RangeError
+        The length, the bits left over at the end or a level does not fit.
+    """
+    if len(content) != sketch_bytes(shape):
+        raise RangeError(f"expected a sketch of {sketch_bytes(shape)} bytes, got {len(content)}; check gamma and rows")
+    width = level_bits(shape)
+    used = shape.rows * shape.clusters * width
+    bits = np.unpackbits(np.frombuffer(content, dtype=np.uint8))
+    if bits[used:].any():
+        raise RangeError("expected zeros after the last level of a sketch, got other bits; check the sender's version")
+    places = np.arange(width - 1, -1, -1, dtype=np.int64)
+    values = (bits[:used].reshape(-1, width).astype(np.int64) << places).sum(axis=1)
+    levels: Levels = values.reshape(shape.rows, shape.clusters) + shape.floor
+    _check(levels, shape)
+    return levels
+
+
+def _check(levels: Levels, shape: SketchShape) -> None:
+    """Check the array's shape and the range of levels."""
+    if levels.shape != (shape.rows, shape.clusters):
+        raise RangeError(f"expected a sketch of shape {(shape.rows, shape.clusters)}, got {levels.shape}")
+    low, high = int(levels.min()), int(levels.max())
+    if not shape.floor <= low <= high <= shape.top:
+        raise RangeError(f"expected levels from {shape.floor} to {shape.top} in a sketch, got {low} to {high}")
+
+
+ZERO_OUT = "zero-out of one user's row"
+_NAME = "partition sketches"
+
+
+def sketch_release(shape: SketchShape, groups: int = 1) -> Release:
+    """Return the release of all parties' sketches together, as each party records it before it sends its own.
+
+    Parameters
+    ----------
+    shape : SketchShape
+    groups : int
+        Groups of parties with a separate key and sketches: s (s - 1) / 2 for pairs among s parties.
+
+    Returns
+    -------
+    Release
+        M `groups` rows of pure `shape.row_epsilon`; without noise for the paper's phantoms, which promise nothing.
+
+    Notes
+    -----
+    Privacy: neighbours are zero-out: one user's row counted or replaced by nothing, at all parties. For a change of
+    the row's values to others, two cells of each row change: take half the noise scale (`change_release`).
+    """
+    if shape.scheme != GRID_PHANTOMS:
+        return Release(
+            round=0, name=_NAME, mechanism="none", sensitivity=1.0, norm="l1", noise_scale=0.0,
+            neighbours=ZERO_OUT, seen_by="server",
+        )  # fmt: skip
+    return Release(
+        round=0, name=_NAME, mechanism=SKETCH_ROWS, sensitivity=1.0, norm="pure",
+        noise_scale=1.0 / shape.row_epsilon, unit="one user", neighbours=ZERO_OUT, seen_by="server",
+        rows=shape.rows * groups,
+    )  # fmt: skip
+
+
+def change_release(release: Release) -> Release:
+    """Return the same release for neighbours that differ in the values of one user's row: it moves twice as far."""
+    return replace(release, sensitivity=2.0 * release.sensitivity, neighbours="change of one user's row", run="")
+
+
+def paper_phantoms(rows: int, epsilon: float, delta: float) -> int:
+    """Return the paper's n_p for one party's share: epsilon' = epsilon / (4 sqrt(M log(1 / delta))).
+
+    Notes
+    -----
+    Source: Vertical DP, Algorithm 3 line 1, with epsilon_2 = b epsilon / (2 S) and delta_2 = delta / S.
+    """
+    if not (0.0 < delta < 1.0 and epsilon > 0.0):
+        raise ConfigError(f"expected a positive epsilon and delta between 0 and 1, got {epsilon} and {delta}")
+    return phantoms_for(epsilon / (4.0 * math.sqrt(rows * math.log(1.0 / delta))))

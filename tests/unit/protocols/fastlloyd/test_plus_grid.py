@@ -15,11 +15,10 @@ from scipy.stats import norm
 from fastlloyd.kmeans import merging, swap, weighted
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.weighted import cluster
-from fastlloyd.protocols.fastlloyd import plus, plus_grid, plus_state
+from fastlloyd.protocols.fastlloyd import plus, plus_grid
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus import first_state
 from fastlloyd.protocols.fastlloyd.plus_grid import _chance_above, _likely, _sure, cell_middles, left_out, read_grid
-from fastlloyd.protocols.fastlloyd.plus_state import noise_deviations
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
 from fastlloyd.randomness.prg import PublicStream
 from tests.protocols.support import parameters
@@ -33,7 +32,7 @@ def _plan(**changes: Any) -> Plan:
 def _noisy(plan: Plan, records: dict[tuple[float, float], float], seed: int) -> np.ndarray:
     """Counts with so many records spread about these places, and noise of the plan's size from a fixed generator."""
     middles = cell_middles(plan)
-    counts = np.random.default_rng(seed).normal(0.0, noise_deviations(plan, 0)[1], len(middles))
+    counts = np.random.default_rng(seed).normal(0.0, plan.noise_deviations(0)[1], len(middles))
     for place, number in records.items():
         near = np.exp(-((middles - place) ** 2).sum(axis=1) / (2.0 * 0.05**2))
         counts += number * near / near.sum()
@@ -49,7 +48,7 @@ def test_the_chance_of_noise_alone_is_the_normal_tail() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_cell_counts_less_the_more_likely_it_is_empty(seed: int) -> None:
     plan = _plan(epsilon=0.5)
-    noise = noise_deviations(plan, 0)[1]
+    noise = plan.noise_deviations(0)[1]
     noisy = _noisy(plan, {(-0.5, 0.5): 2000.0, (0.5, -0.5): 1900.0}, seed)
     likely, sure = _likely(noisy, noise, plan), _sure(noisy, noise, plan)
     assert (likely >= 0.0).all() and (likely <= np.maximum(noisy, 0.0)).all()
@@ -64,7 +63,7 @@ def test_a_cell_counts_less_the_more_likely_it_is_empty(seed: int) -> None:
 
 def test_of_noise_alone_some_cells_are_left() -> None:
     plan = _plan(epsilon=0.5)
-    noise, cells = noise_deviations(plan, 0)[1], plan.rounds[0].cells
+    noise, cells = plan.noise_deviations(0)[1], plan.rounds[0].cells
     assert np.count_nonzero(_likely(_noisy(plan, {}, 1), noise, plan)) >= 3
     assert (_likely(np.full(cells, -noise), noise, plan) > 0.0).all()
 
@@ -72,7 +71,7 @@ def test_of_noise_alone_some_cells_are_left() -> None:
 def test_a_small_cluster_with_weak_signs_is_found() -> None:
     """The start is made of the likely cells: the sure ones are hardly worse off, and the third cluster has a centre."""
     plan = _plan(epsilon=0.25)
-    noise = noise_deviations(plan, 0)[1]
+    noise = plan.noise_deviations(0)[1]
     places = {(-0.6, 0.6): 2300.0, (0.6, -0.6): 1500.0, (-0.6, -0.6): 160.0}
     noisy = _noisy(plan, places, 4)
     start = np.zeros((3, 2))
@@ -85,7 +84,7 @@ def test_a_small_cluster_with_weak_signs_is_found() -> None:
 def test_where_most_of_the_domain_is_empty_only_sure_cells_count() -> None:
     """Cells of noise far away would take a centre from three clusters that lie close together."""
     plan = _plan(epsilon=0.15)
-    noise, middles = noise_deviations(plan, 0)[1], cell_middles(plan)
+    noise, middles = plan.noise_deviations(0)[1], cell_middles(plan)
     places = {(0.5, 0.5): 1300.0, (0.8, 0.5): 1300.0, (0.65, 0.8): 1300.0}
     noisy = _noisy(plan, places, 2)
     sure, likely = _sure(noisy, noise, plan), _likely(noisy, noise, plan)
@@ -161,7 +160,7 @@ def test_nothing_is_made_up_for_where_far_records_are_dropped(monkeypatch: pytes
         assert asked == [3] * times
 
 
-@pytest.mark.parametrize("module", [plus, plus_grid, plus_state, merging, swap, weighted])
+@pytest.mark.parametrize("module", [plus, plus_grid, merging, swap, weighted])
 def test_what_all_clients_compute_alike_takes_no_builtin_sum(module: ModuleType) -> None:
     """From Python 3.12 on `sum` of floats is compensated: two clients with two Pythons would differ in a last digit."""
     calls = (node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Call))

@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 from fastlloyd.errors import ConfigError, DataError, RangeError
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
-from fastlloyd.protocols.vertical_dp.sketch.encoding import level_bits, pack_sketch, sketch_bytes, unpack_sketch
-from fastlloyd.protocols.vertical_dp.sketch.hash import RECORDS_PER_NONCE, cell_blocks, raw_maxima
 from fastlloyd.protocols.vertical_dp.sketch.level import (
     MAX_PHANTOMS,
     level_table,
@@ -28,8 +26,23 @@ from fastlloyd.protocols.vertical_dp.sketch.level import (
     phantoms_for,
     row_epsilon,
 )
-from fastlloyd.protocols.vertical_dp.sketch.release import change_release, paper_phantoms, sketch_release
-from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, SketchShape, join_levels, make_sketch, party_phantoms
+from fastlloyd.protocols.vertical_dp.sketch.sketch import (
+    RECORDS_PER_NONCE,
+    Levels,
+    SketchShape,
+    cell_blocks,
+    change_release,
+    join_levels,
+    level_bits,
+    make_sketch,
+    pack_sketch,
+    paper_phantoms,
+    party_phantoms,
+    raw_maxima,
+    sketch_bytes,
+    sketch_release,
+    unpack_sketch,
+)
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import derive, keystream
 from fastlloyd.randomness.secret import SecretRandom
