@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.cli.options import (
+    FORM,
     Parser,
-    add_form_options,
     add_options,
     add_site_option,
     number,
@@ -95,12 +95,12 @@ def parser() -> Parser:
     )
     parser.add_argument("--config", metavar="FILE.toml", help="run file; flags win")
     add_site_option(parser)
-    add_options(parser, "bounds", "columns", "missing", "id", "unit", "per_unit", "categories")
+    wanted = ("bounds", "columns", "missing", "id", "unit", "per_unit", "categories")
+    add_options(parser, *wanted, "query", "table", *FORM, "client_caps", "epsilon", "roster", "key")
     parser.add_argument("--k", type=number(int, 1), help="clusters")
     parser.add_argument(
         "--n-total", type=number(int, 1), metavar="N", help="public bound on the records of all clients"
     )
-    add_form_options(parser, "query", "table", "client_caps", "epsilon", "roster", "key")
     parser.add_argument("--d", type=number(int, 1), help="vertical protocols: columns of all parties together")
     parser.add_argument("--client", type=int, metavar="I", help="which client this is, from 1")
     parser.add_argument("--clients", type=number(int, 1), metavar="M", help="how many clients will take part")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fastlloyd.cli.options import Parser, add_form_options, read_form
+from fastlloyd.cli.options import FORM, Parser, add_options, read_form
 from fastlloyd.data.bounds import Bounds, parse_bounds
 from fastlloyd.data.database import find_place
 from fastlloyd.data.form import DATA_DIR_VARIABLE
@@ -104,7 +104,7 @@ def parser() -> Parser:
         "--bounds", metavar="LO,HI|FILE", help="the bounds of the run (default: bounds.csv beside the centroids)"
     )
     known.add_argument("--config", metavar="FILE.toml", help="the run file, for its bounds")
-    add_form_options(parser, "query", "table")
+    add_options(parser, "query", "table", *FORM)
     parser.add_argument("--missing", choices=MISSING_RULES, help="rule for missing values (default refuse)")
     parser.add_argument(
         "--id", metavar="COLUMN", help="column of the data that names its rows, written beside the label"

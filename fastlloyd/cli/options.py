@@ -27,7 +27,8 @@ _ABOUT = "about"
 EXIT_CODES = "Exit codes: 0 done, 2 bad input or configuration, 3 a peer failed, 4 budget exceeded, 70 a bug."
 BETWEEN_SITES = ("roster", "key")
 """Options that a site needs in addition to those that most people need."""
-_FORM = ("delimiter", "decimal", "encoding")
+FORM = ("delimiter", "decimal", "encoding")
+"""Options that say how a file of records is written."""
 GROUP = "fastlloyd.commands"
 """Entry points of this group name the modules of commands that other distributions add."""
 _SAME = (
@@ -179,15 +180,10 @@ def add_planned_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--d", type=int, help="number of features, if neither bounds nor columns name them")
 
 
-def add_form_options(parser: argparse.ArgumentParser, *others: str) -> None:
-    """Add the flags of the format of a file of records, and those of `others`, as a run has them."""
-    add_options(parser, *others, *_FORM)
-
-
 def read_form(arguments: argparse.Namespace, config: RunConfig | None) -> Form:
     """Return the format of the file of records, from the flags or else from the run file."""
     config = config or RunConfig()
-    return Form(**{name: getattr(arguments, name) or getattr(config, name) for name in _FORM})
+    return Form(**{name: getattr(arguments, name) or getattr(config, name) for name in FORM})
 
 
 def parse_run_options(

@@ -71,18 +71,13 @@ def validate_parts(model: Any, parts: Iterable[ArrayLike]) -> list[NDArray[np.fl
             )
     if not raw_parts:
         raise ParameterError("fit_federated: expected at least one array, got an empty list")
-    if vertical:
-        _take_columns(model, sum(part.shape[1] for part in raw_parts), names)
+    if vertical:  # validation handles one owner at a time; these are the columns of all, side by side
+        model.n_features_in_ = sum(part.shape[1] for part in raw_parts)
+        if len(names) == model.n_features_in_:
+            model.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(model, "feature_names_in_"):
+            del model.feature_names_in_
     return raw_parts
-
-
-def _take_columns(model: Any, d: int, names: list[str]) -> None:
-    """Set the columns of all owners side by side: validation handles one owner at a time."""
-    model.n_features_in_ = d
-    if len(names) == d:
-        model.feature_names_in_ = np.array(names, dtype=object)
-    elif hasattr(model, "feature_names_in_"):
-        del model.feature_names_in_
 
 
 def prepare(
@@ -121,7 +116,14 @@ def prepare(
         raise ParameterError(
             f"n_total: expected at least 3 and at least the number of records, got n_total={n_total} with n_samples={n}"
         )
-    config = _config(model, n_total)
+    given = {
+        "data": _SOURCE,
+        "bounds": "-1,1",  # replaced by those of the features
+        "n_total": n_total,
+        "deadline": _NO_DEADLINE_S,
+        model.protocol: dict(model.settings or {}),
+    }
+    config = with_values(RunConfig(), {**read_parameters(model), **given})
     if config.k is not None and n_total < config.k:
         raise ParameterError(f"n_clusters: expected at most n_total={n_total}, got {model.n_clusters}")
     if server_points is not None:
@@ -138,18 +140,6 @@ def prepare(
     if (people := find_protocol(config.protocol).people(config)) is not None:
         raise ConfigError(f"{people} names a column of a file: of arrays, each is one user; leave it out")
     return config, n_clients, public
-
-
-def _config(model: Any, n_total: int) -> RunConfig:
-    """Return the configuration of the run."""
-    given = {
-        "data": _SOURCE,
-        "bounds": "-1,1",  # replaced by those of the features
-        "n_total": n_total,
-        "deadline": _NO_DEADLINE_S,
-        model.protocol: dict(model.settings or {}),
-    }
-    return with_values(RunConfig(), {**read_parameters(model), **given})
 
 
 def _gather_horizontal(

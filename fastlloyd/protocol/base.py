@@ -16,31 +16,15 @@ from typing import Any, ClassVar, Generic, TypeVar
 from fastlloyd.party.declaration import Messages, Seen
 from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.privacy.release import Release
 from fastlloyd.report.outlook import Expected, PlanLine
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Claim, Foreseen, no_claim
 from fastlloyd.run.promise import promise_lines, record_unit, size_conditions
-from fastlloyd.run.session import Adapter, Session
+from fastlloyd.run.session import Adapter, AgreedPlan, Session
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.numbers import FIRST_OUTSIDE
-
-
-class AgreedPlan(typing.Protocol):
-    """What every plan has: what all parties of a run agree on."""
-
-    @property
-    def clients(self) -> int:
-        """How many clients take part."""
-
-    def all_releases(self) -> tuple[Release, ...]:
-        """Return the releases of all rounds."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-
 
 P = TypeVar("P", bound=AgreedPlan)
 

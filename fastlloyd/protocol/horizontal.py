@@ -36,7 +36,7 @@ from fastlloyd.protocol.base import Protocol
 from fastlloyd.report.outlook import Expected, PlanLine, outlook_line
 from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.horizontal import Begun, HorizontalPlan, ServerEnd, begin_client, run_server
+from fastlloyd.run.horizontal import Begun, HorizontalPlan, begin_client, run_server
 from fastlloyd.run.inputs import PublicInputs, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import Outcome, Result
 from fastlloyd.run.own_records import load_client, load_large
@@ -52,8 +52,12 @@ class RoundsEnd(typing.Protocol):
         """Per round, the clients whose uplinks were in it."""
 
 
-class ServerRoundsEnd(RoundsEnd, ServerEnd, typing.Protocol):
+class ServerRoundsEnd(RoundsEnd, typing.Protocol):
     """What the server has after the last round."""
+
+    @property
+    def late(self) -> frozenset[PartyId]:
+        """Clients that missed the last round."""
 
 
 class ClientEnd(RoundsEnd, typing.Protocol):

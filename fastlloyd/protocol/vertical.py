@@ -28,7 +28,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
 from fastlloyd.run.outcome import Claim, Result
 from fastlloyd.run.promise import PERSON, promise_lines
-from fastlloyd.run.session import Session
+from fastlloyd.run.session import AgreedPlan, Session
 from fastlloyd.run.vertical import (
     HELP,
     Alignment,
@@ -44,7 +44,7 @@ from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.header import clients as name_clients
 
 
-class VerticalPlan(base.AgreedPlan, Protocol):
+class VerticalPlan(AgreedPlan, Protocol):
     """What these systems' plans have in common."""
 
     @property

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastlloyd.errors import ConfigError, Reason
+from fastlloyd.errors import ConfigError, Reason, name_some
 from fastlloyd.wire.decode import load_json
 from fastlloyd.wire.header import SERVER
 from fastlloyd.wire.regular import read_regular
@@ -64,12 +64,10 @@ class Earlier:
         """
         if not self.files or (own is not None and self.is_of(own)):
             return
-        more = len(self.files) - _SHOWN
-        shown = ", ".join(self.files[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        named = "files of another run" if self.runs else "files named like those of a run"
         raise ConfigError(
-            f"--output {self.folder}: expected a new or an empty folder, got one with "
-            f"{'files of another run' if self.runs else 'files named like those of a run'} ({shown}); name another "
-            "folder, or add --overwrite, which replaces them"
+            f"--output {self.folder}: expected a new or an empty folder, got one with {named} "
+            f"({name_some(self.files, _SHOWN)}); name another folder, or add --overwrite, which replaces them"
         )
 
     def clear(self, chosen: Callable[[int | None], bool], kept: Container[str]) -> None:

@@ -154,7 +154,10 @@ class RunFolder:
         self.written: set[str] = set()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._forget_stale()
+            for leftover in self.path.glob(".fastlloyd-*"):  # of runs that died more than a day ago
+                with contextlib.suppress(OSError):
+                    if not leftover.name.endswith(".jsonl") and time.time() - leftover.stat().st_mtime > _STALE_S:
+                        leftover.unlink()
             self._marker(me).touch(mode=PRIVATE_MODE)
         except OSError as error:
             raise ConfigError(
@@ -196,13 +199,6 @@ class RunFolder:
 
     def _marker(self, party: PartyId) -> Path:
         return self.path / f".fastlloyd-{self._run}-{party.rank}"
-
-    def _forget_stale(self) -> None:
-        """Remove markers and half-written files of runs that died more than a day ago."""
-        for leftover in self.path.glob(".fastlloyd-*"):
-            with contextlib.suppress(OSError):
-                if not leftover.name.endswith(".jsonl") and time.time() - leftover.stat().st_mtime > _STALE_S:
-                    leftover.unlink()
 
 
 def read_centroids(path: Path, result: Mapping[str, Any]) -> NDArray[np.float64] | None:

@@ -62,14 +62,10 @@ class Expected:
 
     @property
     def finding(self) -> str:
-        """The sentence without advice."""
-        if self.centre_noise is None:
-            return self._least_finding()
-        grade = "this result would be noise" if self.verdict == "noise" else self.verdict
-        return f"noise of {percent(self.centre_noise)} of the range on an average centre: {grade}"
-
-    def _least_finding(self) -> str:
-        """Return the finding if at most a lower limit is known."""
+        """The sentence without advice; it may know at most a lower limit."""
+        if self.centre_noise is not None:
+            grade = "this result would be noise" if self.verdict == "noise" else self.verdict
+            return f"noise of {percent(self.centre_noise)} of the range on an average centre: {grade}"
         unknown = "how much noise lies on a centre cannot be told before the run"
         if self.least is None:
             return unknown

@@ -64,7 +64,7 @@ class Driver:
         self._deadlines = deadlines
         self._host = host
         self._inbox = Inbox(setup_bounds(me))
-        self._gone: dict[PartyId, PeerGone] = {}
+        self._gone: dict[PartyId, PeerGone] = {}  # whoever needs one of them will say so
         self._awaited: tuple[tuple[PartyId, ...], str] = ((), "")
 
     def awaited(self) -> str:
@@ -129,7 +129,7 @@ class Driver:
             try:
                 self._links.send(peer, frame, payload_bytes=payload, round=effect.round)
             except PeerGone as error:
-                self._lose(error)
+                self._gone[PartyId(error.rank)] = error
                 if peer == SERVER:
                     raise
         self._links.flush()
@@ -195,7 +195,7 @@ class Driver:
         try:
             arrived = self._links.receive(max(remaining, 0.0))
         except PeerGone as error:
-            self._lose(error)
+            self._gone[PartyId(error.rank)] = error
             if error.rank == SERVER.rank:
                 # Nothing goes on without it; waiting for another client would blame that one.
                 raise
@@ -216,10 +216,6 @@ class Driver:
         if message is not None:
             self._meter.received[sender, effect.round].payload_bytes += message.payload_bytes
         return message
-
-    def _lose(self, error: PeerGone) -> None:
-        """Remember that a peer is gone; whoever needs it will say so."""
-        self._gone[PartyId(error.rank)] = error
 
 
 def _order(effect: Gather, limit_s: float) -> Order:

@@ -27,7 +27,6 @@ from fastlloyd.lifecycle.shared_secrets import agree_pairs, agree_seed, confirm_
 from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.declaration import MessageBounds
 from fastlloyd.party.effects import Afford, Allow, Expect, Keep, Load, Party, Publish, Recall, Save
-from fastlloyd.privacy.release import Release
 from fastlloyd.randomness.prg import KEY_BYTES
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.checks import (
@@ -40,42 +39,24 @@ from fastlloyd.run.checks import (
     refuse_old_run,
     refuse_other_data,
 )
-from fastlloyd.run.session import Session
+from fastlloyd.run.session import AgreedPlan, Session
 from fastlloyd.wire.header import PartyId
 
 
-class HorizontalPlan(Protocol):
+class HorizontalPlan(AgreedPlan, Protocol):
     """What the plans of these protocols have in common."""
-
-    @property
-    def clients(self) -> int:
-        """How many clients take part."""
 
     @property
     def min_clients(self) -> int:
         """How many a round needs."""
-
-    def all_releases(self) -> tuple[Release, ...]:
-        """Return the releases of all rounds."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Read what `to_json` gave."""
 
 
-class ServerEnd(Protocol):
-    """What the servers of these protocols have in common at the end."""
-
-    @property
-    def late(self) -> frozenset[PartyId]:
-        """Clients that missed the last round."""
-
-
 P = TypeVar("P", bound=HorizontalPlan)
-R = TypeVar("R", bound=ServerEnd)
+R = TypeVar("R")
 _SEED, _PAIRS = "seed", "pairs"
 
 

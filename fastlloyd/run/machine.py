@@ -198,12 +198,11 @@ class CostKeeper:
             self._announcer.patience.end()
             self._session.end_setup()
             sent, received = self._meter.of_rounds(self._peers, [SETUP_ROUND])
-            self._links(event, {"seconds": self._session.setup_seconds}, sent, received)
-            self._tell(event, {"seconds": self._session.setup_seconds})
+            self._show(event, {"seconds": self._session.setup_seconds}, sent, received)
             return
         if event == "progress":
             self._since += values["seconds"]
-            self._tell(event, values)
+            self._show(event, values, Count(), Count())
             return
         values = {"clients": len(self._peers), **values, "seconds": values["seconds"] + self._since}
         self._since = 0.0
@@ -213,8 +212,7 @@ class CostKeeper:
             Cost() if earlier else Cost(values["seconds"], sent.link_bytes, received.link_bytes)
         )
         values["bytes"] = sent.payload_bytes + received.payload_bytes
-        self._links(event, values, sent, received)
-        self._tell(event, values)
+        self._show(event, values, sent, received)
 
     def _messages(self, round_: int) -> range:
         """Return the numbers of a round's messages: its own, or all since the last where it takes several."""
@@ -223,12 +221,10 @@ class CostKeeper:
             self._message += 1
         return range(first, self._message)
 
-    def _links(self, event: str, values: dict[str, Any], sent: Count, received: Count) -> None:
-        """Let whoever looks from outside see an event, and the bytes on this party's links."""
+    def _show(self, event: str, values: dict[str, Any], sent: Count, received: Count) -> None:
+        """Let people see an event; whoever looks from outside sees the bytes on this party's links, too."""
         traffic = {"sent_bytes": sent.link_bytes, "received_bytes": received.link_bytes}
         self._announcer.view.take(event, {**values, **traffic})
-
-    def _tell(self, event: str, values: dict[str, Any]) -> None:
         if self._announcer.speaks:
             self._announcer.event(event, **values)
 

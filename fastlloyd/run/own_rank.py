@@ -101,11 +101,10 @@ def find_own_rank(config: RunConfig, rank: int | None) -> OwnRank:
         if rank == SERVER.rank:
             raise ConfigError("--key: this is the server's key; `fastlloyd join` is for clients, see `fastlloyd serve`")
     me = PartyId(rank)
-    identity = roster.identity(me, key)
     return OwnRank(
         me=me,
         clients=len(roster.entries) - 1,
-        identity=identity,
+        identity=roster.identity(me, key),
         certificates={party: der for party, der in roster.certificates().items() if party != me},
     )
 

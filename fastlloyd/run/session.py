@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fastlloyd.crypto.link.identity import Credentials, Identity
 from fastlloyd.crypto.link.roster import Roster
@@ -210,6 +210,20 @@ class Session:
             },
             "machine": document.machine(self.mpi),
         }
+
+
+class AgreedPlan(Protocol):
+    """What every plan has: what all parties of a run agree on."""
+
+    @property
+    def clients(self) -> int:
+        """How many clients take part."""
+
+    def all_releases(self) -> tuple[Release, ...]:
+        """Return the releases of all rounds."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
 
 
 class Adapter(Words, ABC):

@@ -239,10 +239,9 @@ def load_vertical(config: RunConfig, inputs: VerticalInputs, place: int, number:
     ConfigError
         The bounds do not fit the columns.
     """
-    if inputs.tables:
-        table = inputs.tables[place]
-        bounds = inputs.bounds.match(inputs.dataset.names) if inputs.dataset is not None else inputs.bounds
-        names = () if inputs.dataset is None else inputs.dataset.names
+    if inputs.tables and inputs.dataset is not None:
+        table, names = inputs.tables[place], inputs.dataset.names
+        bounds = inputs.bounds.match(names)
         rows = [names.index(name) for name in table.names]
         own = Bounds(bounds.lo[rows], bounds.hi[rows], table.names)
         return OwnColumns(table=table, features=PartyFeatures(names=table.names, bounds=own))
