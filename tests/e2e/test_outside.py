@@ -79,10 +79,11 @@ def test_metrics_and_json_lines_tell_of_a_failure(parties: Path, tmp_path: Path)
     with Sites(parties, tmp_path, *flags) as sites:
         sites.start()
         sites.in_the_middle()
+        sites.until(lambda: stage(tmp_path / "2/run.prom") == "rounds")
         sites.processes[2].send_signal(signal.SIGKILL)
         assert sites.codes(0, 1, 3, limit_s=GRACE_S + BUSY_S) == [3] * 3, sites.said()
         # What is gone writes nothing: its file is what it was up to a second before, and grows old.
-        assert stage(tmp_path / "2/run.prom") in ("setup", "rounds")
+        assert stage(tmp_path / "2/run.prom") == "rounds"
     for rank in (0, 1, 3):
         said = lines((tmp_path / str(rank) / "err").read_text())
         assert said[-1]["level"] == "error" and said[-1]["rank"] == rank

@@ -128,7 +128,7 @@ def from_report(report: dict[str, Any]) -> dict[str, Any]:
     steady = statistics.fmean(entry["seconds"] for entry in report["rounds"][1:])
     ring, linear = parameters["encryption"]["ring"], parameters["scheme"] == "linear"
     encrypting = sum(owner != parameters["computing"] for owner in parameters["owners"])
-    blocks = encrypting * math.ceil(parameters["n"] / (ring if linear else ring // 2))
+    blocks = encrypting * math.ceil(parameters["n_total"] / (ring if linear else ring // 2))
     up_and_down = len(parameters["owners"]) if parameters["mode"] == "server-aided" else 2
     waiting = traffic["messages"] - up_and_down * rounds - blocks
     return {
