@@ -193,7 +193,10 @@ class Answer:
         found = self._store.execute(f"SELECT c{self._key} FROM sorted WHERE rowid = ?", (at + 1,))  # noqa: S608
         (value,) = found.fetchone()
         name = self.names[self._key]
-        return f"the row without {name!r}" if value is None else f"the row of {name!r} {_shortened(value)}"
+        if value is None:
+            return f"the row without {name!r}"
+        text = repr(value)
+        return f"the row of {name!r} {text if len(text) <= _SHOWN else text[:_SHOWN] + '..'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +249,3 @@ def _described(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return "text" if isinstance(value, str) else "a number that is not whole"
-
-
-def _shortened(value: object) -> str:
-    """Write a key, the beginning of a long one."""
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}.."

@@ -10,15 +10,16 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from fastlloyd.data.form import NO_RECORDS
-from fastlloyd.errors import ConfigError, DataError, Interrupted, format_count
+from fastlloyd.data.form import NO_RECORDS, needs
+from fastlloyd.errors import DataError, Interrupted, format_count
 
 Row = tuple[Any, ...]
 Asked = tuple[tuple[str, ...], Iterator[Sequence[Row]]]
@@ -28,6 +29,7 @@ _BATCH_ROWS = 1000
 _MOST_CELL_BYTES = 1 << 26
 _SQLITE_STEPS = 1 << 20
 _CONNECT_TIMEOUT_S = 30
+_DUCKDB = "DuckDB and folders of Parquet files"
 _DUCKDB_MEMORY = "1GB"
 _READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
 _ONE_SELECT = "expected one SELECT, which is all that --query may be, for the database is only read"
@@ -85,10 +87,9 @@ def _named(description: Any, shown: str) -> tuple[str, ...]:
     return tuple(str(column[0]) for column in description)
 
 
-def _batches(cursor: Any) -> Iterator[Sequence[Row]]:
+def _batches(fetch: Callable[[int], Iterable[Row]]) -> Iterator[Sequence[Row]]:
     """Fetch some rows at a time."""
-    while rows := cursor.fetchmany(_BATCH_ROWS):
-        yield rows
+    return iter(lambda: list(fetch(_BATCH_ROWS)), [])
 
 
 @contextlib.contextmanager
@@ -111,7 +112,7 @@ def _sqlite(place: str, query: str, shown: str) -> Iterator[Asked]:
 def _sqlite_batches(cursor: sqlite3.Cursor, shown: str) -> Iterator[Sequence[Row]]:
     """Fetch some rows at a time; errors are caught here, because `Answer` uses SQLite too."""
     with _sqlite_errors(shown):
-        yield from _batches(cursor)
+        yield from _batches(cursor.fetchmany)
 
 
 @contextlib.contextmanager
@@ -128,7 +129,8 @@ def _sqlite_errors(shown: str) -> Iterator[None]:
 
 def _duckdb(place: str, query: str, shown: str) -> AbstractContextManager[Asked]:
     """Query a file of DuckDB, which may read no other file."""
-    duckdb = _import_duckdb()
+    with needs("duckdb", _DUCKDB, "sql"):
+        import duckdb
     return _in_duckdb(duckdb, str(_file(place, "DuckDB")), query, shown, lambda connection: None, read_only=True)
 
 
@@ -138,7 +140,9 @@ _WHOLE = "records"
 
 def _parquet(place: str, query: str, shown: str) -> AbstractContextManager[Asked]:
     """Query a folder of Parquet files, and no file outside it."""
-    duckdb, folder = _import_duckdb(), Path(place)
+    with needs("duckdb", _DUCKDB, "sql"):
+        import duckdb
+    folder = Path(place)
     tables = {path.stem: [path] for path in sorted(folder.glob("*.parquet"))}
     tables |= {inner.name: parts for inner in sorted(folder.iterdir()) if (parts := sorted(inner.glob("*.parquet")))}
     if not tables:
@@ -193,8 +197,7 @@ def _in_duckdb(
                     number = format_count(len(statements), "statement")
                     raise DataError(f"{shown}: {_ONE_SELECT}; got {number} ({kinds})")
                 apart(connection.execute, statements[0])
-                fetch = partial(apart, connection.fetchmany, _BATCH_ROWS)
-                yield _named(connection.description, shown), iter(fetch, [])
+                yield _named(connection.description, shown), _batches(partial(apart, connection.fetchmany))
         except duckdb.Error as error:
             raise _refused(shown, error) from error
 
@@ -202,7 +205,7 @@ def _in_duckdb(
 @contextlib.contextmanager
 def _postgresql(place: str, query: str, shown: str) -> Iterator[Asked]:
     """Query a server of PostgreSQL, in one read-only transaction."""
-    psycopg = _import_psycopg()
+    psycopg = _psycopg()
     try:
         settings = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "fastlloyd"}
         settings |= psycopg.conninfo.conninfo_to_dict(place) | {"client_encoding": "utf8"}
@@ -220,9 +223,15 @@ def _postgresql(place: str, query: str, shown: str) -> Iterator[Asked]:
                 first = next(rows, None)
                 if first is None:
                     raise DataError(f"{shown}: the answer has no rows; {NO_RECORDS}")
-                yield _named(cursor.description, shown), _gathered(first, rows)
+                yield _named(cursor.description, shown), _batches(partial(islice, chain([first], rows)))
         except (psycopg.Error, UnicodeError) as error:
             raise _refused(shown, error, _fix(error)) from error
+
+
+def _psycopg() -> Any:
+    with needs("psycopg", "PostgreSQL", "sql"):
+        import psycopg
+    return psycopg
 
 
 def _fix(error: Exception) -> str:
@@ -232,39 +241,3 @@ def _fix(error: Exception) -> str:
     if getattr(error, "sqlstate", None) == "25006" or "multiple commands" in str(error):
         return f"; {_ONE_SELECT}"
     return ""
-
-
-def _gathered(first: Row, rows: Iterator[Row]) -> Iterator[Sequence[Row]]:
-    """Collect single rows into batches."""
-    batch = [first]
-    for row in rows:
-        batch.append(row)
-        if len(batch) >= _BATCH_ROWS:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def _import_duckdb() -> Any:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise _not_installed("duckdb", "DuckDB and folders of Parquet files") from error
-    return duckdb
-
-
-def _import_psycopg() -> Any:
-    try:
-        import psycopg
-    except ImportError as error:
-        raise _not_installed("psycopg", "PostgreSQL") from error
-    return psycopg
-
-
-def _not_installed(name: str, what: str) -> ConfigError:
-    """Return the error of a library that an extra brings."""
-    return ConfigError(
-        f"reading {what} needs {name}, which is not installed: run pip install 'fastlloyd[sql]', or save the records "
-        "as csv or npy"
-    )

@@ -6,8 +6,6 @@ import hashlib
 from dataclasses import dataclass, field
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
@@ -16,6 +14,7 @@ from fastlloyd.data.source import open_source
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, did_you_mean, format_count
 from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import NONCE_BYTES, keystream
 
 SPLITS = ("iid", "even", "label")
 UNKNOWN_LICENCE = "see its owner"
@@ -74,8 +73,9 @@ def public_permutation(n: int, seed: int) -> NDArray[np.int64]:
     None: the order is public. Never use it to hide anything.
     """
     key = hashlib.sha256(domains.PERMUTATION + str(int(seed)).encode("ascii")).digest()
-    stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(8 * n))
-    return np.argsort(np.frombuffer(stream, dtype="<u8"), kind="stable").astype(np.int64)
+    return np.argsort(np.frombuffer(keystream(key, bytes(NONCE_BYTES), 8 * n), dtype="<u8"), kind="stable").astype(
+        np.int64
+    )
 
 
 def split_rows(

@@ -6,10 +6,11 @@ Text that needs another delimiter, decimal mark or encoding is refused, and the 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +88,24 @@ class DataFile:
     def row(self, at: int) -> str:
         """Name a row, counted from 0, so that its owner can find it."""
         return number_row(at)
+
+
+@contextlib.contextmanager
+def needs(name: str, what: str, extra: str) -> Iterator[None]:
+    """Import a library that an extra brings.
+
+    Raises
+    ------
+    ConfigError
+        It is not installed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(
+            f"reading {what} needs {name}, which is not installed: run pip install 'fastlloyd[{extra}]', or save the "
+            "records as csv or npy"
+        ) from error
 
 
 def number_row(at: int) -> str:

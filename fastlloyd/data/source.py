@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.database import Database, Place, place_of
 from fastlloyd.data.delimited import Cells, Delimited
-from fastlloyd.data.form import NO_RECORDS, SUFFIXES, DataFile, listed
-from fastlloyd.errors import ConfigError, DataError, did_you_mean
+from fastlloyd.data.form import NO_RECORDS, SUFFIXES, DataFile, listed, needs
+from fastlloyd.errors import DataError, did_you_mean
 from fastlloyd.kmeans.stored import release
 
 _BATCH_ROWS = 1 << 16
@@ -158,15 +158,23 @@ def _read_head(place: DataFile, file: BinaryIO) -> Source:
     if suffix == ".parquet":
         return _read_parquet_head(place, file)
     array = _load_array(path, file)
-    features = array.shape[1]
-    return Source(
-        place=place,
-        names=tuple(f"x{i + 1}" for i in range(features)),
-        numeric=(True,) * features,
-        chunks=partial(_read_array, path, array),
-        rows=len(array),
-        at_once=suffix == ".npz",
-    )
+    return array_source(place, array, tuple(f"x{i + 1}" for i in range(array.shape[1])), at_once=suffix == ".npz")
+
+
+def array_source(place: DataFile, array: NDArray[Any], names: tuple[str, ...], *, at_once: bool = True) -> Source:
+    """Return the source of an array, shape (rows, features), or of a map of a file.
+
+    Parameters
+    ----------
+    place : DataFile
+        Where it comes from.
+    array : array of integers or floats, shape (n, d)
+    names : tuple of str, length d
+    at_once : bool
+        Whether all of it is in memory.
+    """
+    numeric, chunks = (True,) * len(names), partial(_read_array, place.path, array)
+    return Source(place=place, names=names, numeric=numeric, chunks=chunks, rows=len(array), at_once=at_once)
 
 
 def _read_array(
@@ -311,12 +319,7 @@ def _is_number(arrow: Any, kind: Any) -> bool:
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    try:
+    with needs("pyarrow", "parquet", "parquet"):
         import pyarrow
         import pyarrow.parquet
-    except ImportError as error:
-        raise ConfigError(
-            "reading parquet needs pyarrow, which is not installed: run pip install 'fastlloyd[parquet]', "
-            "or save the records as csv or npy"
-        ) from error
     return pyarrow, pyarrow.parquet

@@ -19,6 +19,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.kmeans.weighted import ordered_distances
+
 Floats = NDArray[np.float64]
 
 MOST = 1024
@@ -159,9 +161,6 @@ def _merge_all(centers: Floats, counts: Floats) -> tuple[list[tuple[int, int]], 
 
 def _costs_of(place: int, centers: Floats, counts: Floats) -> Floats:
     """Return the costs of merging one cluster with each other: n m / (n + m) times the squared distance."""
-    squared = np.zeros(len(counts))
-    for h in range(centers.shape[1]):
-        difference = centers[:, h] - centers[place, h]
-        squared += difference * difference
+    squared = ordered_distances(centers, centers[place : place + 1])[:, 0]
     found: Floats = counts * (counts[place] / (counts + counts[place])) * squared
     return found

@@ -9,7 +9,6 @@ Source: FastLloyd, §6.2.1 and App. D; docs/report.md, "Evaluation".
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,17 +65,21 @@ def evaluate(
     ConfigError
         scikit-learn is not installed.
     """
-    cluster, scores, assignment = _libraries()
+    check_available()
+    from scipy.optimize import linear_sum_assignment
+    from sklearn import cluster, metrics
+
     labels, nicv = nearest(points, centers)
     central = cluster.KMeans(len(centers), n_init=10, random_state=0).fit(points)
     rows = _sample(len(points))
+    apart = ((centers[:, None] - central.cluster_centers_[None]) ** 2).sum(axis=2)
     several = 1 < len(np.unique(labels[rows])) < len(rows)
     return {
         "nicv": nicv,
         "nicv_central": float(central.inertia_) / len(points),
-        "silhouette": float(scores.silhouette_score(points[rows], labels[rows])) if several else None,
-        "davies_bouldin": (float(scores.davies_bouldin_score(points, labels)) if len(np.unique(labels)) > 1 else None),
-        "centroid_mse": _matched_mse(centers, central.cluster_centers_, assignment),
+        "silhouette": float(metrics.silhouette_score(points[rows], labels[rows])) if several else None,
+        "davies_bouldin": (float(metrics.davies_bouldin_score(points, labels)) if len(np.unique(labels)) > 1 else None),
+        "centroid_mse": float(apart[linear_sum_assignment(apart)].mean()),
         "accuracy": None if true_labels is None else accuracy(labels, true_labels),
     }
 
@@ -93,26 +96,12 @@ def check_available() -> None:
         raise ConfigError("--evaluate needs scikit-learn: pip install 'fastlloyd[ml]'")
 
 
-def _libraries() -> tuple[Any, Any, Any]:
-    check_available()
-    from scipy.optimize import linear_sum_assignment
-    from sklearn import cluster, metrics
-
-    return cluster, metrics, linear_sum_assignment
-
-
 def _sample(n: int) -> NDArray[np.int64]:
     """Return the fixed public sample of rows: the first 2,000 of a public shuffle."""
     if n <= SAMPLE:
         return np.arange(n)
     draws = PublicStream(0, domains.SILHOUETTE).uint32(n)
     return np.sort(np.argsort(draws, kind="stable")[:SAMPLE])
-
-
-def _matched_mse(centers: NDArray[np.float64], central: NDArray[np.float64], assignment: Any) -> float:
-    cost = ((centers[:, None] - central[None]) ** 2).sum(axis=2)
-    rows, columns = assignment(cost)
-    return float(cost[rows, columns].mean())
 
 
 def accuracy(labels: NDArray[np.int64], truth: NDArray[np.int64]) -> float:

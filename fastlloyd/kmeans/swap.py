@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.merging import gather, merge_to
 from fastlloyd.kmeans.update import total, truncate
+from fastlloyd.kmeans.weighted import ordered_distances
 from fastlloyd.randomness.prg import PublicStream
 
 Floats = NDArray[np.float64]
@@ -109,7 +110,7 @@ def narrow(found: Clusters, k: int) -> Clusters:
 def _choose(found: Clusters, deviation: Floats, area: float, least: float) -> tuple[int, int, int, float] | None:
     """Return the cluster that stays, the one that is given up, the one to split, and its nearest centre's distance."""
     held = np.maximum(found.counts, 0.0)
-    apart = _squared_distances(found.centers)
+    apart = ordered_distances(found.centers, found.centers)
     pair = held[:, None] * held[None, :] / np.maximum(held[:, None] + held[None, :], 1e-9)
     np.fill_diagonal(apart, np.inf)
     loss = np.where(np.isfinite(apart), pair * np.where(np.isfinite(apart), apart, 0.0), np.inf)
@@ -153,12 +154,3 @@ def _within(centers: Floats, held: Floats, deviation: Floats, area: float) -> fl
     away = centers - np.cumsum(weights * centers, axis=0)[-1]
     spread = total(deviation * deviation)
     return max(spread - total(weights * away * away), _WITHIN_FLOOR * area * spread)
-
-
-def _squared_distances(centers: Floats) -> Floats:
-    """Return all squared distances between centres, shape (k, k); feature by feature, in order."""
-    squared = np.zeros((len(centers), len(centers)))
-    for h in range(centers.shape[1]):
-        difference = centers[:, h, None] - centers[None, :, h]
-        squared += difference * difference
-    return squared

@@ -193,20 +193,25 @@ def _sums_by_label(
 def _squared_distances(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return squared distances, shape (n, k); never below 0."""
     if points.shape[1] <= _ORDERED_FEATURES:
-        # The longer side runs fastest.
-        few = len(centers) <= _FEW_CENTERS
-        short, long = (centers, points) if few else (points, centers)
-        squared = np.zeros((len(short), len(long)))
-        difference = np.empty_like(squared)
-        for own, theirs in zip(short.T, np.ascontiguousarray(long.T), strict=True):
-            np.subtract(own[:, None], theirs, out=difference)
-            np.multiply(difference, difference, out=difference)
-            squared += difference
-        return squared.T if few else squared
+        return ordered_distances(points, centers)
     own = np.einsum("ij,ij->i", points, points)[:, None]
     theirs = np.einsum("ij,ij->i", centers, centers)
     found: NDArray[np.float64] = np.maximum(own - 2.0 * (points @ centers.T) + theirs, 0.0)
     return found
+
+
+def ordered_distances(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return squared distances, shape (n, k), added feature by feature: the same bits on every machine."""
+    # The longer side runs fastest.
+    few = len(centers) <= _FEW_CENTERS
+    short, long = (centers, points) if few else (points, centers)
+    squared = np.zeros((len(short), len(long)))
+    difference = np.empty_like(squared)
+    for own, theirs in zip(short.T, np.ascontiguousarray(long.T), strict=True):
+        np.subtract(own[:, None], theirs, out=difference)
+        np.multiply(difference, difference, out=difference)
+        squared += difference
+    return squared.T if few else squared
 
 
 def _usable(points: NDArray[np.float64], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:

@@ -17,7 +17,10 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, gdp_delta, gdp_epsilon, spent
 from fastlloyd.privacy.release import Release
 
-__all__ = ["SAMPLER_DELTA", "calibrate", "gaussian_noise_multiplier", "gdp_delta", "gdp_epsilon"]
+__all__ = ["SAMPLER_DELTA", "calibrate", "gaussian_noise_multiplier", "gdp_delta", "gdp_epsilon", "laplace_ratio"]
+
+EXPECTED_NORM = 0.225
+"""Su et al.'s rho: the norm of a centre that their error analysis expects."""
 
 # How far below the target the composed epsilon may stay; the promise to users is 0.5 %.
 _SLACK = 1e-4
@@ -123,6 +126,18 @@ def calibrate(
     if factor is None:
         factor = _solve(epsilon_at, target_epsilon, start)
     return factor, tuple(build(factor))
+
+
+def laplace_ratio(d: int, rho: float = EXPECTED_NORM) -> float:
+    """Return the noise scale of the counts over that of a coordinate of the sums, both Laplace, d features.
+
+    Notes
+    -----
+    eps_counts = (4 d rho^2)^(1/3) eps_coordinate, so the scales have the inverse ratio.
+
+    Source: Su et al., "Differentially private k-means clustering" (2016), §4.
+    """
+    return math.pow(4.0 * d * rho**2, -1.0 / 3.0)
 
 
 def _nudge(epsilon_at: Callable[[float], float], target: float, start: float) -> float | None:

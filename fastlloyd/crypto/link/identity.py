@@ -301,7 +301,7 @@ def verifies(certificate_der: bytes, statement: bytes, signature: bytes, label: 
         These bytes are no certificate.
     """
     key = parse_certificate(certificate_der).public_key()
-    return isinstance(key, Ed25519PublicKey) and _verifies(key, statement, signature, label)
+    return isinstance(key, Ed25519PublicKey) and verifies_with(key.public_bytes_raw(), statement, signature, label)
 
 
 def verifies_with(public_key: bytes, statement: bytes, signature: bytes, label: bytes) -> bool:
@@ -312,10 +312,7 @@ def verifies_with(public_key: bytes, statement: bytes, signature: bytes, label: 
     ValueError
         These bytes are no key.
     """
-    return _verifies(Ed25519PublicKey.from_public_bytes(public_key), statement, signature, label)
-
-
-def _verifies(key: Ed25519PublicKey, statement: bytes, signature: bytes, label: bytes) -> bool:
+    key = Ed25519PublicKey.from_public_bytes(public_key)
     try:
         key.verify(signature, label + statement)
     except InvalidSignature:

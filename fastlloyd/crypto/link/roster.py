@@ -26,7 +26,6 @@ from typing import Self
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from fastlloyd.crypto.link.identity import (
@@ -213,7 +212,7 @@ class Roster:
 
     def owner(self, key: Ed25519PrivateKey) -> RosterEntry | None:
         """Return the party with this key, or None."""
-        public = _raw(key.public_key())
+        public = key.public_key().public_bytes_raw()
         return next((entry for entry in self.entries if _public_key(entry) == public), None)
 
     def identity(self, me: PartyId, key: Ed25519PrivateKey) -> Identity:
@@ -281,9 +280,4 @@ def _check_unique(what: str, pairs: Iterable[tuple[str | bytes, RosterEntry]]) -
 def _public_key(entry: RosterEntry) -> bytes:
     """Return the 32 bytes of an entry's public key."""
     key = parse_certificate(entry.certificate_der).public_key()
-    return _raw(key) if isinstance(key, Ed25519PublicKey) else b""
-
-
-def _raw(key: Ed25519PublicKey) -> bytes:
-    """Return the 32 bytes of a public key."""
-    return key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    return key.public_bytes_raw() if isinstance(key, Ed25519PublicKey) else b""

@@ -7,7 +7,7 @@ integers in the same row order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import AUTO_PUBLIC, Bounds, auto_public, count_outside, parse_bounds
 from fastlloyd.data.dataset import UNKNOWN_LICENCE, Dataset
-from fastlloyd.data.form import DATA_DIR_VARIABLE, SUFFIXES, names_file
+from fastlloyd.data.form import DATA_DIR_VARIABLE, SUFFIXES, DataFile, names_file
 from fastlloyd.data.public.embedded import IRIS, load_photo
-from fastlloyd.data.source import open_source
+from fastlloyd.data.source import array_source, open_source
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError, did_you_mean
 
@@ -109,7 +109,7 @@ def load_named(
         The file does not fit, or its labels do not fit it.
     """
     if name_or_path == "photo":
-        return _select(_photo(), columns)
+        return _photo(columns)
     if name_or_path == "iris":
         return _from_file("iris", IRIS, columns, missing)
     if names_file(name_or_path):
@@ -166,33 +166,14 @@ def list_named(data_dir: str | Path | None = None) -> list[Listed]:
     return found + [_listed(path, False) for path in paths if _stem(path) not in ("photo", "iris")]
 
 
-def _photo() -> Dataset:
+def _photo(columns: Sequence[str]) -> Dataset:
     pixels = load_photo()
     height, width, channels = pixels.shape
-    names = ("red", "green", "blue")
-    fact = FACTS["photo"]
-    values = pixels.reshape(-1, channels).astype(np.float64)
-    bounds = Bounds(np.array([0.0]), np.array([255.0])).match(names)
-    return Dataset("photo", values, names, None, bounds, fact.k, fact.licence, (height, width, channels))
-
-
-def _select(dataset: Dataset, columns: Sequence[str]) -> Dataset:
-    """Keep some features of an embedded set."""
-    if not columns:
-        return dataset
-    unknown = [name for name in columns if name not in dataset.names]
-    if unknown or len(set(columns)) < len(columns):
-        raise ConfigError(
-            f"--columns {','.join(columns)}: expected names out of {', '.join(dataset.names)}, each at most once"
-        )
-    order = [dataset.names.index(name) for name in columns]
-    return replace(
-        dataset,
-        values=np.ascontiguousarray(dataset.values[:, order]),
-        names=tuple(columns),
-        bounds=None if dataset.bounds is None else dataset.bounds.match(columns),
-        image_shape=dataset.image_shape if tuple(columns) == dataset.names else None,
-    )
+    source = array_source(DataFile(Path("photo")), pixels.reshape(-1, channels), ("red", "green", "blue"))
+    table, fact = read_table(source, columns=columns), FACTS["photo"]
+    bounds = Bounds(np.array([0.0]), np.array([255.0])).match(table.names)
+    shape = (height, width, channels) if table.names == source.names else None
+    return Dataset("photo", table.values, table.names, None, bounds, fact.k, fact.licence, shape)
 
 
 def _from_file(name: str, path: Path, columns: Sequence[str], missing: str, *, fact: Fact | None = None) -> Dataset:

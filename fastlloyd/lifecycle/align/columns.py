@@ -20,27 +20,14 @@ from typing import Annotated
 import numpy as np
 
 from fastlloyd.data.bounds import Bounds
-from fastlloyd.data.vertical import PartyFeatures, check_features
+from fastlloyd.data.vertical import PartyFeatures as PartyFeatures  # noqa: PLC0414 protocols import it from here
+from fastlloyd.data.vertical import check_features
 from fastlloyd.errors import ConfigError, DataError, PeerError
 from fastlloyd.lifecycle.hello import Document, Names, check_length
 from fastlloyd.party.declaration import Seen
 from fastlloyd.party.effects import Gather, Party, Send
 from fastlloyd.wire.decode import Within
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
-
-__all__ = [
-    "MAX_RECORDS",
-    "Columns",
-    "PartyFeatures",
-    "RecordCount",
-    "describe_features",
-    "features_of",
-    "gather_columns",
-    "gather_count",
-    "read_features",
-    "send_columns",
-    "send_count",
-]
 
 MAX_RECORDS = 1 << 40
 
@@ -103,9 +90,17 @@ def gather_columns(parties: tuple[PartyId, ...]) -> Party[tuple[PartyFeatures, .
         A party's names and bounds do not match.
     """
     replies = yield Gather(parties, Columns, SETUP_ROUND, len(parties))
-    features = tuple(_read(party, replies[party]) for party in parties)
+    features = []
+    for party in parties:
+        try:
+            features.append(read_features(replies[party]))
+        except ValueError as error:
+            raise PeerError(
+                f"{party} sent columns that do not fit together: {error}; expected a name, lo and hi for each",
+                rank=party.rank,
+            ) from error
     check_features(features)
-    return features
+    return tuple(features)
 
 
 def send_count(n: int) -> Party[None]:
@@ -164,14 +159,3 @@ def read_features(columns: Columns) -> PartyFeatures:
         return features_of(columns.names, columns.lo, columns.hi)
     except (ConfigError, DataError) as error:
         raise ValueError(str(error)) from error
-
-
-def _read(party: PartyId, message: Columns) -> PartyFeatures:
-    """Check one party's columns."""
-    try:
-        return read_features(message)
-    except ValueError as error:
-        raise PeerError(
-            f"{party} sent columns that do not fit together: {error}; expected a name, lo and hi for each",
-            rank=party.rank,
-        ) from error

@@ -16,9 +16,9 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.merging import LEAST, MOST
 from fastlloyd.party.option import option, read_settings
 from fastlloyd.party.plain_plan import SumsTerms
+from fastlloyd.privacy.calibration import EXPECTED_NORM, laplace_ratio
 from fastlloyd.privacy.limits import check_clients, check_clusters, check_masking, check_numbers, check_rounds
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES
-from fastlloyd.privacy.split import EXPECTED_NORM, laplace_ratio
 
 PLUS = "fastlloyd-plus"
 SURVEY_SHARE = 0.15

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import RangeError
+from fastlloyd.privacy.calibration import laplace_ratio
 from fastlloyd.privacy.release import Release
-from fastlloyd.privacy.split import laplace_ratio
 from fastlloyd.protocols.vertical_dp.sketch.sketch import ZERO_OUT
 
 Draw = Callable[[float, int], NDArray[np.int64]]

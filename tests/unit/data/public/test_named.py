@@ -86,7 +86,7 @@ def test_columns_of_an_embedded_set():
     np.testing.assert_array_equal(photo.values, load_named("photo").values[:, [2, 0]])
     assert photo.bounds.names == photo.names == ("blue", "red")
     assert photo.image_shape is None
-    with pytest.raises(ConfigError, match="expected names out of red, green, blue"):
+    with pytest.raises(DataError, match="photo: no column 'alpha'; it has 'red', 'green', 'blue'"):
         load_named("photo", columns=["alpha"])
     assert load_named("iris", columns=["petal_width"]).values.shape == (150, 1)
 
