@@ -257,7 +257,10 @@ class Horizontal(OfRecords[H]):
         return plan_bounds(self.messages, plan)
 
     def lifetime_delta(self, plan: H) -> float:
-        """Return the delta at which a ledger over many runs is read: the run's, or the default where it has none."""
+        """Return the delta at which a ledger over many runs is read: the run's, or the default where it has none.
+
+        At delta 0 any Gaussian release of an earlier run would count as infinite.
+        """
         numbers: Any = plan
         return getattr(numbers, "delta", 0.0) or automatic_delta(numbers.n_total)
 

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, MaskStream
-from fastlloyd.protocols.fastlloyd.plan import PublicParameters, make_plan
+from fastlloyd.protocols.fastlloyd.plan import make_plan
+from fastlloyd.protocols.fastlloyd.settings import PublicParameters
 from fastlloyd.randomness import domains
 from fastlloyd.wire.header import PartyId, clients
 from fastlloyd_papers.engine.machine import describe_machine

@@ -18,7 +18,7 @@ from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
-from fastlloyd.protocols.fastlloyd.plan import Plan, PublicParameters, make_plan
+from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus_reference import plus_update
 from fastlloyd.protocols.fastlloyd.rounds import (
     Centers,
@@ -28,6 +28,7 @@ from fastlloyd.protocols.fastlloyd.rounds import (
     local_update,
     post_process,
 )
+from fastlloyd.protocols.fastlloyd.settings import PublicParameters
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients

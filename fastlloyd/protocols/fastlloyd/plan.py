@@ -18,11 +18,10 @@ from fastlloyd.kmeans.update import FREE_LIMIT
 from fastlloyd.masking.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, MIN_FRACTION_BITS, choose_fraction_bits
 from fastlloyd.party.plain_plan import RoundsPlan, check_delta, check_epsilon, same_named
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
-from fastlloyd.privacy.delta import automatic_delta, stated_delta
+from fastlloyd.privacy.delta import stated_delta
 from fastlloyd.privacy.release import NORM_OF, Release
 from fastlloyd.protocols.fastlloyd.plus_plan import PlusPlan, make_plus, plus_multipliers, survey_sensitivity
 from fastlloyd.protocols.fastlloyd.settings import (
-    MECHANISMS,
     PLUS,
     AgreedTerms,
     PublicParameters,
@@ -34,16 +33,6 @@ from fastlloyd.protocols.fastlloyd.settings import (
     split_gaussian,
 )
 from fastlloyd.wire.decode import MOST_INTEGER, Amount, Within, show
-
-__all__ = [
-    "MECHANISMS",
-    "Plan",
-    "PublicParameters",
-    "RoundPlan",
-    "check_plan",
-    "lifetime_delta",
-    "make_plan",
-]
 
 MAX_ROUNDS = 1000
 # The largest factor between a plan's noise and that of the formulas: the plan is calibrated to epsilon.
@@ -298,14 +287,6 @@ class Plan(AgreedTerms, RoundsPlan):
             Release(name=name, sensitivity=sensitivity, noise_scale=planned.sum_scale, **common),
             Release(name="counts", sensitivity=grid, noise_scale=planned.count_scale, **common),
         )
-
-
-def lifetime_delta(plan: Plan) -> float:
-    """Return the delta at which a ledger over many runs is read: the run's own, or the default for pure epsilon.
-
-    At delta 0 any Gaussian release of an earlier run would count as infinite.
-    """
-    return plan.delta if plan.delta > 0 else automatic_delta(plan.n_total)
 
 
 def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Plan:

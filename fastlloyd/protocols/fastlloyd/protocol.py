@@ -23,7 +23,7 @@ from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party
 from fastlloyd.protocol.masked import Masked, masked_flow, masked_sights, name_rounds
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
-from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
+from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.quality import expect, noise_of
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
 from fastlloyd.protocols.fastlloyd.settings import MECHANISMS, PLUS, PublicParameters, Settings
@@ -107,17 +107,13 @@ class FastLloydFamily(Masked[Plan]):
             costs=None if chosen is None else chosen.merging.costs,
         )
 
-    def lifetime_delta(self, plan: Plan) -> float:
-        """Return the delta at which a ledger over many runs is read."""
-        return lifetime_delta(plan)
-
     def privacy_unit(self, config: RunConfig) -> str | None:
         """Say what neighbours differ in; None if nothing is private."""
         return super().privacy_unit(config) if MECHANISMS[config.protocol] != "none" else None
 
     def claim(self, config: RunConfig, plan: Plan) -> Claim:
         """Return what a run of the agreed plan will claim."""
-        claim = replace(super().claim(config, plan), lifetime_delta=lifetime_delta(plan))
+        claim = replace(super().claim(config, plan), lifetime_delta=self.lifetime_delta(plan))
         return claim if plan.private else replace(claim, epsilon=math.inf)
 
     def expected(self, config: RunConfig, plan: Plan) -> Expected | None:

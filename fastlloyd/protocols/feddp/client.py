@@ -22,7 +22,6 @@ from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.privacy.shares import draw_gaussian_share, draw_laplace_share
 from fastlloyd.protocols.feddp.math.record import RecordStatistics, Statistics
-from fastlloyd.protocols.feddp.math.stage import Centers
 from fastlloyd.protocols.feddp.math.user import UserStatistics
 from fastlloyd.protocols.feddp.messages import (
     CentersMessage,
@@ -30,38 +29,26 @@ from fastlloyd.protocols.feddp.messages import (
     StatisticFormat,
 )
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.protocols.feddp.server import REPLIES, Reply, StepState
+from fastlloyd.protocols.feddp.server import REPLIES, Reply, StepsEnd, StepState
 from fastlloyd.protocols.feddp.settings import OUTER, START, WEIGHTS
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.wire.header import SERVER, PartyId, clients
+from fastlloyd.wire.header import SERVER, PartyId
 
 Share = Callable[[int, int], NDArray[np.int64]]
 """From step and number of clusters to this client's fresh share of noise, int64, shape (plan.elements(t, k),)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientResult(StepsEnd):
     """What a client has at the end.
 
     Attributes
     ----------
-    centers : Centers
-        Made from releases; the same at all parties.
-    costs : float64 array, shape (kmax,) or (0,)
-        The curve whose elbow chose k; empty if k was given.
     raw_labels : int64 array, shape (n,)
         Nearest centre of each own record in the full space; never sent.
-    included : tuple
-        Per step, the clients in the sum: all of them.
-    path : tuple of float64 arrays, shape (k, d), or None
-        The centres before the first step and after each; None until there are any.
     """
 
-    centers: Centers
-    costs: NDArray[np.float64]
     raw_labels: NDArray[np.int64]
-    included: tuple[tuple[PartyId, ...], ...]
-    path: tuple[NDArray[np.float64] | None, ...]
 
 
 def statistics_of(raw_points: GridPoints, plan: Plan, raw_users: NDArray[np.int64] | None = None) -> Statistics:
@@ -171,8 +158,7 @@ def client(
     if state.centers is None:
         raise InternalError("the run has no step that makes centres")
     labels = assign(raw_points, round_centers(state.centers.exact, plan.fraction_bits))
-    included = (clients(plan.clients),) * len(plan.rounds)
-    return ClientResult(state.centers, state.costs, labels, included, tuple(state.path))
+    return ClientResult(**state.end, raw_labels=labels)
 
 
 def _draw(state: _Client, share: Share, t: int) -> NDArray[np.int64]:

@@ -184,10 +184,6 @@ class FedDP(Horizontal[Plan]):
 
     # What the report and people read.
 
-    def masking(self, plan: Plan) -> str:
-        """Return how vectors are masked."""
-        return "pairwise"
-
     def parameters(self, plan: Plan, rounds: int) -> dict[str, Any]:
         """Return the public parameters for the report."""
         limit = {"k_max": plan.k} if plan.choose_k else {}

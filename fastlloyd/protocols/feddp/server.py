@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +43,9 @@ _NOTHING = np.zeros(0, dtype=np.int64)
 REPLIES: dict[str, type[Reply]] = {OUTER: ProjectionMessage, WEIGHTS: ProjectedCentersMessage}
 
 
-@dataclass(frozen=True, slots=True)
-class ServerResult:
-    """What the server has at the end, made from noisy sums and its own data.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsEnd:
+    """What all parties have at the end, made from noisy sums and the server's data.
 
     Attributes
     ----------
@@ -56,14 +57,18 @@ class ServerResult:
         Per step, the clients in the sum: all of them.
     path : tuple of float64 arrays, shape (k, d), or None
         The centres before the first step and after each; None until there are any.
-    late : frozenset of PartyId
-        Always empty.
     """
 
     centers: Centers
     costs: NDArray[np.float64]
     included: tuple[tuple[PartyId, ...], ...]
     path: tuple[NDArray[np.float64] | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerResult(StepsEnd):
+    """What the server has at the end; no client is ever late."""
+
     late: frozenset[PartyId] = frozenset()
 
 
@@ -95,9 +100,14 @@ class StepState:
         self.path.append(None if self.centers is None else self.centers.exact)
 
     @property
-    def costs(self) -> NDArray[np.float64]:
-        """The curve whose elbow chose k, shape (kmax,); empty if k was given."""
-        return np.zeros(0) if self.projected is None else self.projected.costs
+    def end(self) -> dict[str, Any]:
+        """The fields of `StepsEnd` by name."""
+        return {
+            "centers": self.centers or Centers(np.zeros((0, self.plan.d)), np.zeros(0)),
+            "costs": np.zeros(0) if self.projected is None else self.projected.costs,
+            "included": (clients(self.plan.clients),) * len(self.plan.rounds),
+            "path": tuple(self.path),
+        }
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,9 +174,7 @@ def server(
             answer = partial(_answer, progress, t, shape)
             reply = yield from rounds.masked(t, MessageFormat(MaskedStatistic, shape), down, answer, values=values)
         progress.take(reply)
-    centers = progress.centers or Centers(np.zeros((0, plan.d)), np.zeros(0))
-    included = (clients(plan.clients),) * len(plan.rounds)
-    return ServerResult(centers, progress.costs, included, tuple(progress.path))
+    return ServerResult(**progress.end)
 
 
 def _answer(progress: _Server, t: int, shape: StatisticFormat, total: RingArray, among: tuple[PartyId, ...]) -> Reply:

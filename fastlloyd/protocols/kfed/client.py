@@ -17,7 +17,7 @@ from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.spectral import cluster_locally
 from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, MessageFormat, StoredRounds
 from fastlloyd.party.effects import Party, Publish
-from fastlloyd.protocols.kfed.messages import CentersFormat, LocalCenters, MergedCenters, encode_centers
+from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.kfed.plan import Plan
 from fastlloyd.randomness import domains
 from fastlloyd.wire.header import SERVER, PartyId
@@ -66,14 +66,13 @@ def client(
     Sees: the merged centres. The server sees this client's centres in clear.
     Privacy: none.
     """
-    shape = centers_format(plan)
     rounds = ClientRounds(me, Ahead(1, plan.releases, record_ahead=False), stored)
 
     def uplink() -> LocalCenters:
         return LocalCenters(encode_centers(local_centers(me, raw_points, plan)))  # Alg. 2, on each device: Theta^(z)
 
     # "send the cluster centers" (SecFC, §3.2)
-    merged = yield from rounds.plain(0, MessageFormat(LocalCenters, shape), uplink, MessageFormat(MergedCenters, shape))
+    merged = yield from rounds.plain(0, MessageFormat(LocalCenters, plan), uplink, MessageFormat(MergedCenters, plan))
     if len(merged.included) < plan.min_clients:
         raise PeerError(
             f"the server merged the centres of {len(merged.included)} clients, expected at least {plan.min_clients} "
@@ -91,8 +90,3 @@ def local_centers(me: PartyId, raw_points: GridPoints, plan: Plan) -> NDArray[np
     return cluster_locally(
         raw_points, plan.local_k, seed=plan.seed, purpose=f"{domains.KFED_LOCAL}{me.rank}", restarts=plan.restarts
     )
-
-
-def centers_format(plan: Plan) -> CentersFormat:
-    """Return the public shape of the messages."""
-    return CentersFormat(local_k=plan.local_k, k=plan.k, d=plan.d, clients=plan.clients)

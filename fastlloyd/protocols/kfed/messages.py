@@ -14,7 +14,6 @@ only to the server. Numbers are float64, little endian, scaled domain.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -23,18 +22,9 @@ from numpy.typing import NDArray
 from fastlloyd.lifecycle.messages import CLOSING_OF_ALL, OPENING, READY
 from fastlloyd.party.declaration import DOWN, UP, Messages, OfPlan, Seen
 from fastlloyd.party.message import IncludedPayload, Payload
+from fastlloyd.protocols.kfed.plan import Plan
 
 _FLOAT_BYTES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class CentersFormat:
-    """The public shape: most rows of an uplink, rows of the reply, features, clients."""
-
-    local_k: int
-    k: int
-    d: int
-    clients: int
 
 
 class LocalCenters(Payload):
@@ -59,7 +49,7 @@ class LocalCenters(Payload):
     )
 
     @classmethod
-    def read(cls, body: bytes, format: CentersFormat) -> Self:
+    def read(cls, body: bytes, format: Plan) -> Self:
         """Check length and range."""
         rows, rest = divmod(len(body), _FLOAT_BYTES * format.d)
         if rest or rows > format.local_k:
@@ -90,7 +80,7 @@ class MergedCenters(IncludedPayload):
     SEEN = Seen(DOWN, "the result", server="what it computed", others="the merged centres", variant="kfed")
 
     @classmethod
-    def read(cls, body: bytes, format: CentersFormat) -> Self:
+    def read(cls, body: bytes, format: Plan) -> Self:
         """Check bitmap, length and range; an empty set is refused."""
         included, data = cls.cut(body, format.clients, "centres of")
         if len(data) != _FLOAT_BYTES * format.k * format.d:

@@ -15,7 +15,7 @@ from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.party.effects import Party
 from fastlloyd.party.message import recall
 from fastlloyd.protocol.horizontal import Horizontal
-from fastlloyd.protocols.kfed.client import ClientResult, centers_format, client
+from fastlloyd.protocols.kfed.client import ClientResult, client
 from fastlloyd.protocols.kfed.messages import MESSAGES, MergedCenters
 from fastlloyd.protocols.kfed.plan import Plan, PublicParameters, Settings, check_plan, make_plan
 from fastlloyd.protocols.kfed.server import ServerResult, server
@@ -49,7 +49,7 @@ class KFed(Horizontal[Plan]):
 
     def included(self, plan: Plan, t: int, reply: bytes) -> tuple[PartyId, ...]:
         """Name the clients whose centres were merged."""
-        return recall(MergedCenters, reply, centers_format(plan), "reply-0").included
+        return recall(MergedCenters, reply, plan, "reply-0").included
 
     def play_server(self, session: Session, plan: Plan, secret: None, stored: StoredRounds) -> Party[ServerResult]:
         """Merge the clients' centres."""

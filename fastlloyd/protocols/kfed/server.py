@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fastlloyd.lifecycle.rounds import Ahead, MessageFormat, ServerRounds, StoredRounds
 from fastlloyd.party.effects import Party
-from fastlloyd.protocols.kfed.client import centers_format
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.kfed.plan import Plan
 from fastlloyd.wire.header import PartyId, clients
@@ -49,7 +48,6 @@ def server(plan: Plan, *, stored: StoredRounds | None = None) -> Party[ServerRes
     -----
     Sees: each client's centres in clear, each a mean of some of its records. Privacy: none.
     """
-    shape = centers_format(plan)
 
     def answer(uplinks: Mapping[PartyId, LocalCenters], included: tuple[PartyId, ...]) -> MergedCenters:
         # Alg. 2, on the central node: Theta^(z) of each device z; k of all these are chosen, then one round of Lloyd's.
@@ -58,7 +56,7 @@ def server(plan: Plan, *, stored: StoredRounds | None = None) -> Party[ServerRes
 
     ahead = Ahead(1, plan.releases, record_ahead=False)
     rounds = ServerRounds(plan.clients, 1, ahead, at_least=plan.min_clients, stored=stored)
-    reply = yield from rounds.plain(0, MessageFormat(LocalCenters, shape), MessageFormat(MergedCenters, shape), answer)
+    reply = yield from rounds.plain(0, MessageFormat(LocalCenters, plan), MessageFormat(MergedCenters, plan), answer)
     late = frozenset(clients(plan.clients)) - frozenset(reply.included)
     return ServerResult(reply.centers(plan.d), (reply.included,), late)
 

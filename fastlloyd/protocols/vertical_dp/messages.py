@@ -235,35 +235,9 @@ class SharedResult:
     spread: Spread | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultFormat:
-    """The public shape of the final result; it has no elements if the server keeps it.
-
-    Attributes
-    ----------
-    k, d : int
-    users : int
-        Public N.
-    shared : bool
-    noisy : bool
-        Weights and errors come with the centres; not for vertical-plain, whose weights are exact.
-    """
-
-    k: int
-    d: int
-    users: int
-    shared: bool
-    noisy: bool
-
-    @property
-    def elements(self) -> int:
-        """Number of values."""
-        return self.k * (self.d + (2 * self.d + 2) * self.noisy) * self.shared
-
-
-def result_format(plan: Plan) -> ResultFormat:
-    """Return the shape of the message back."""
-    return ResultFormat(k=plan.k, d=plan.d, users=plan.n_total, shared=plan.share_result, noisy=plan.protocol != PLAIN)
+def _result_elements(plan: Plan) -> int:
+    """Return the number of values of the final result: none if the server keeps it; centres alone of vertical-plain."""
+    return plan.k * (plan.d + (2 * plan.d + 2) * (plan.protocol != PLAIN)) * plan.share_result
 
 
 class FinalResult(Payload):
@@ -278,7 +252,7 @@ class FinalResult(Payload):
 
     __slots__ = ()
     TYPE = 106
-    MOST_BYTES = OfPlan(lambda plan: 8 * result_format(plan).elements)
+    MOST_BYTES = OfPlan(lambda plan: 8 * _result_elements(plan))
     SEEN = Seen(
         "server to parties", "the result", server="what it computed", others="nothing; with share_result the result"
     )
@@ -292,9 +266,9 @@ class FinalResult(Payload):
         return cls(b"".join(part.astype("<f8").tobytes() for part in parts))
 
     @classmethod
-    def read(cls, body: bytes, format: ResultFormat) -> Self:
+    def read(cls, body: bytes, format: Plan) -> Self:
         """Check length and ranges: centres within the domain, weights up to N, and no deviation below zero."""
-        expected = 8 * format.elements
+        expected = 8 * _result_elements(format)
         if len(body) != expected:
             raise ValueError(f"expected {expected} bytes of centres, weights and errors, got {len(body)}")
         message = cls(body)
@@ -305,8 +279,8 @@ class FinalResult(Payload):
             raise ValueError("a centre lies outside [-1, 1]")
         if result.weights is None or result.spread is None:
             return message
-        if not ((result.weights >= 0.0) & (result.weights <= (1.0 + 1e-9) * format.users)).all():
-            raise ValueError(f"a weight lies outside 0 to N = {format.users}")
+        if not ((result.weights >= 0.0) & (result.weights <= (1.0 + 1e-9) * format.n_total)).all():
+            raise ValueError(f"a weight lies outside 0 to N = {format.n_total}")
         deviations = np.concatenate(
             [result.spread.centers, result.spread.unsettled, result.spread.weights[:, None]], axis=1
         )
@@ -314,13 +288,13 @@ class FinalResult(Payload):
             raise ValueError("a deviation is below 0 or not finite")
         return message
 
-    def result(self, format: ResultFormat) -> SharedResult | None:
+    def result(self, format: Plan) -> SharedResult | None:
         """Return the result, or None if it is not shared."""
-        if not format.shared:
+        if not format.share_result:
             return None
         k, d = format.k, format.d
         values = np.frombuffer(self.data, dtype="<f8").astype(np.float64)
-        if not format.noisy:
+        if format.protocol == PLAIN:
             return SharedResult(centers=values.reshape(k, d))
         ends = np.cumsum([k * d, k, k * d, k * d])
         centers, weights, moved, unsettled, resized = np.split(values, ends)

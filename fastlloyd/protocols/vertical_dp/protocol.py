@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.lifecycle.align.columns import gather_columns, send_columns
 from fastlloyd.lifecycle.align.ids import ALIGNMENT
 from fastlloyd.lifecycle.hello import await_plan, propose_plan
@@ -112,6 +111,7 @@ class VerticalDP(Vertical[Plan]):
 
     settings = Settings
     messages = MESSAGES
+    make_plan = staticmethod(make_plan)
     who_sees = staticmethod(_who_sees)
     data_flow = staticmethod(_data_flow)
     unreported = ("protocol", "lo", "hi")
@@ -120,10 +120,6 @@ class VerticalDP(Vertical[Plan]):
         """Return the public parameters of a run."""
         delta = settle_delta(config.delta, n_total=n_total, paper=1.0 / n_total, accept_large=config.accept_large_delta)
         return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total, delta=delta)
-
-    def make_plan(self, public: PublicParameters, features: Sequence[PartyFeatures]) -> Plan:
-        """Make the plan of a run; run by the server."""
-        return make_plan(public, features)
 
     def replan(self, public: PublicParameters, plan: Plan) -> Plan:
         """Make a quick plan, with more noise, for the same columns and other public parameters."""
@@ -243,13 +239,12 @@ class VerticalDP(Vertical[Plan]):
             secret=secret,
         )
         try:
-            prepared = yield from prepare(me, own.points(ready.raw_ids), plan, ready.keys, secret=secret)
+            message = yield from prepare(me, own.points(ready.raw_ids), plan, ready.keys, secret=secret)
         finally:
             ready.keys.erase()
         del own
         yield Publish("setup")
-        end = yield from client(prepared, plan)
-        return (yield from self._conclude(session, plan, end.shared))
+        return (yield from self._conclude(session, plan, (yield from client(message, plan))))
 
     def _conclude(self, session: Session, plan: Plan, shared: SharedResult | None) -> Party[Outcome]:
         """End the run: the server has the result, and the parties if it is shared."""

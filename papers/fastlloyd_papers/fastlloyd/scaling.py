@@ -17,7 +17,8 @@ from fastlloyd.errors import RangeError
 from fastlloyd.net.cores import cores
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
 from fastlloyd.privacy.delta import paper_delta
-from fastlloyd.protocols.fastlloyd.plan import PublicParameters, make_plan
+from fastlloyd.protocols.fastlloyd.plan import make_plan
+from fastlloyd.protocols.fastlloyd.settings import PublicParameters
 from fastlloyd.report.plot import available
 from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
 from fastlloyd_papers.engine.chart import Panel, line_panels

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.weighted import cluster
-from fastlloyd.protocols.vertical_dp.client import laplace_from, noise_for
+from fastlloyd.privacy.noise.sampler import round_laplace
+from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.local_plan import BOX_TREE, LocalPlan, automatic_levels
 from fastlloyd.protocols.vertical_dp.math.estimate import Table, nearest_table
 from fastlloyd.protocols.vertical_dp.math.fit import GridCells, cells_of, fit_tables, paper_fit
@@ -55,10 +56,9 @@ def ind_lap_cells(
     """
     table = np.full((clusters,) * len(labels), noisy_total)
     _check_grid(table.size)
-    laplace = laplace_from(secret)
     for party, own in enumerate(labels):
         # Whole counts and rounded noise: the discrete version of the same mechanism.
-        histogram = np.bincount(own, minlength=clusters) + laplace(1.0 / epsilon, clusters)
+        histogram = np.bincount(own, minlength=clusters) + round_laplace(1.0 / epsilon, clusters, secret)
         share = np.maximum(histogram, 0.0) / max(noisy_total, 1.0)
         table = table * share.reshape([-1 if axis == party else 1 for axis in range(len(labels))])
     return cells_of(nearest_table(table, noisy_total))

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.party.effects import Party
-from fastlloyd.protocols.vertical_dp.client import ClientResult, client, prepare
+from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys
+from fastlloyd.protocols.vertical_dp.messages import SharedResult
 from fastlloyd.protocols.vertical_dp.plan import Plan, PublicParameters, make_plan
 from fastlloyd.protocols.vertical_dp.redraw import ServerResult
 from fastlloyd.protocols.vertical_dp.server import await_prepared, server
@@ -103,7 +104,7 @@ class Run:
 
     simulation: Simulation
     server: ServerResult
-    clients: Mapping[PartyId, ClientResult]
+    clients: Mapping[PartyId, SharedResult | None]
 
 
 def run(
@@ -122,7 +123,7 @@ def run(
     if keys is None:
         keys = {group: SecretRandom().bytes(32) for group in plan.key_groups}
 
-    def one(me: PartyId) -> Party[ClientResult]:
+    def one(me: PartyId) -> Party[SharedResult | None]:
         place = me.rank - 1
         secret = SecretRandom() if secrets is None else secrets[place]
         prepared = yield from prepare(me, columns[place], plan, keys_of(plan, keys, place), secret=secret)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys, derive_keys, set_up
 from fastlloyd.protocols.vertical_dp.messages import (
     FinalResult,
-    ResultFormat,
     Synopsis,
     SynopsisFormat,
     synopsis_format,
@@ -88,12 +88,12 @@ def test_parties_equal_the_reference(parties: int, epsilon: float, settings: dic
     assert np.abs(got.server.centers - expected.centers).max() < 1e-9
     assert np.abs(got.server.weights - expected.weights).max() < 1e-9 * got.server.noisy_total
     for result in got.clients.values():
-        assert result.shared is not None and result.shared.spread is not None and got.server.spread is not None
-        assert (result.shared.centers == got.server.centers).all()
-        assert (result.shared.weights == got.server.weights).all()
-        assert (result.shared.spread.centers == got.server.spread.centers).all()
-        assert (result.shared.spread.unsettled == got.server.spread.unsettled).all()
-        assert (result.shared.spread.weights == got.server.spread.weights).all()
+        assert result is not None and result.spread is not None and got.server.spread is not None
+        assert (result.centers == got.server.centers).all()
+        assert (result.weights == got.server.weights).all()
+        assert (result.spread.centers == got.server.spread.centers).all()
+        assert (result.spread.unsettled == got.server.spread.unsettled).all()
+        assert (result.spread.weights == got.server.spread.weights).all()
 
 
 @pytest.mark.parametrize("parties,settings", [(2, {}), (3, {"weights": "basic"}), (4, {})])
@@ -116,7 +116,7 @@ def test_the_server_sees_centres_and_sketches_and_nothing_else(parties: int, set
     for place, form in enumerate(forms):
         assert form.with_total == (place == 0)
         assert form.sketches == sum(place in group for group in plan.key_groups)
-    assert all(found.shared is None for found in result.clients.values())
+    assert all(found is None for found in result.clients.values())
     assert not result.simulation.saved
 
 
@@ -323,7 +323,7 @@ def test_the_papers_variant_runs_with_one_sketch_per_party(weights: str) -> None
     result = run(columns, plan)
     assert result.server.cells.weights.sum() == pytest.approx(result.server.noisy_total)
     assert spent(result.simulation.releases[PartyId(1)], plan.delta) == float("inf")
-    shared = result.clients[PartyId(2)].shared
+    shared = result.clients[PartyId(2)]
     assert shared is not None and (shared.centers == result.server.centers).all()
 
 
@@ -390,13 +390,13 @@ FINE = [0.0, 1.0, 5.0, 0.0, 0.1, 0.0, 3.0, 0.5]
     + [(True, place, np.nan) for place in range(8)],
 )
 def test_a_malformed_result_is_refused(shared: bool, place: int, value: float) -> None:
-    form = ResultFormat(k=1, d=2, users=10, shared=True, noisy=True)
+    form: Any = SimpleNamespace(k=1, d=2, n_total=10, share_result=True, protocol="vertical-dp")
     body = np.array(FINE)
     read = FinalResult.read(body.tobytes(), form).result(form)
     assert read is not None and np.array_equal(FinalResult.write(read).data, body.tobytes())
     body[place] = value
     with pytest.raises(ValueError):
-        FinalResult.read(body.tobytes(), dataclasses.replace(form, shared=shared))
+        FinalResult.read(body.tobytes(), SimpleNamespace(**{**vars(form), "share_result": shared}))
     with pytest.raises(ValueError, match="expected 64 bytes"):
         FinalResult.read(body[:-1].tobytes(), form)
 

@@ -6,7 +6,6 @@ protocol (docs/protocol.md) and its version number.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,7 +27,6 @@ from fastlloyd.protocols.feddp.messages import (
     ProjectionMessage,
     StatisticFormat,
 )
-from fastlloyd.protocols.kfed.messages import CentersFormat as LocalFormat
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.secfc.field.prime import Field
 from fastlloyd.protocols.secfc.messages import (
@@ -48,7 +46,7 @@ from fastlloyd.protocols.secfc.messages import (
     Union,
     ValuesFormat,
 )
-from fastlloyd.protocols.vertical_dp.messages import FinalResult, ResultFormat, Synopsis, SynopsisFormat
+from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis, SynopsisFormat
 from fastlloyd.protocols.vertical_he.messages import (
     EncryptedBlock,
     KeyContribution,
@@ -68,13 +66,14 @@ RING = Ring(32)
 VECTOR = VectorFormat(RING, 3, 3)
 ELEMENTS = np.array([1, -2, 3], dtype=np.int64).astype(RING.dtype)
 CENTERS = np.array([[0.5, -1.0]])
-LOCAL = LocalFormat(local_k=2, k=1, d=2, clients=3)
+LOCAL: Any = SimpleNamespace(local_k=2, k=1, d=2, clients=3)
 FIELD = Field((13, 251))
 SHARES = np.array([[[1.0, 12.0]], [[2.0, 250.0]]])
 SHAPE = ArrayFormat(FIELD, (1, 2), block=7)
 FEDDP = SimpleNamespace(rank=1, d=2, n_server=2, projected_bits=4, projected_limit=100, k=2, choose_k=True)
 SYNOPSIS = SynopsisFormat(clusters=2, d=1, with_total=True, sketches=0, shape=None, users=3)
-PLAIN_RESULT = ResultFormat(k=1, d=2, users=3, shared=True, noisy=False)
+PLAIN_RESULT = {"k": 1, "d": 2, "n_total": 3, "share_result": True, "protocol": "vertical-plain"}
+RESULT: Any = SimpleNamespace(**PLAIN_RESULT)
 POINTS = (bytes(range(32)), bytes(range(1, 33)))
 SEALED, SIGNATURE = bytes(range(100, 148)), bytes(range(64))
 BOX = Box(SEALED, SIGNATURE)
@@ -152,20 +151,20 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
     ),
     "final centres": (
         FinalResult(encode_centers(CENTERS)),
-        PLAIN_RESULT,
+        RESULT,
         106,
         "000000000000e03f000000000000f0bf",
         16,
     ),
     "noisy result": (
         FinalResult(np.array([0.5, -1.0, 3.0, 0.25, 0.0, 0.0, 2.0, 1.0]).tobytes()),
-        replace(PLAIN_RESULT, noisy=True),
+        SimpleNamespace(**{**PLAIN_RESULT, "protocol": "vertical-dp"}),
         106,
         "000000000000e03f000000000000f0bf0000000000000840000000000000d03f"
         "000000000000000000000000000000000000000000000040000000000000f03f",
         64,
     ),
-    "no result": (FinalResult(b""), replace(PLAIN_RESULT, shared=False), 106, "", 0),
+    "no result": (FinalResult(b""), SimpleNamespace(**{**PLAIN_RESULT, "share_result": False}), 106, "", 0),
     "keys": (KeyMaterial((b"a", b"bc")), (1, 2), 120, "616263", 3),
     "block": (EncryptedBlock((b"abc",)), (3,), 121, "616263", 3),
     "samples": (NoisySamples(b"1234567"), 7, 122, "31323334353637", 7),
@@ -263,10 +262,10 @@ REFUSED: dict[str, tuple[type[Message], bytes, Any, str]] = {
     "shared nothing": (
         FinalResult,
         b"",
-        PLAIN_RESULT,
+        RESULT,
         "expected 16 bytes of centres, weights and errors, got 0",
     ),
-    "far result": (FinalResult, FLOATS, PLAIN_RESULT, "a centre lies outside [-1, 1]"),
+    "far result": (FinalResult, FLOATS, RESULT, "a centre lies outside [-1, 1]"),
     "short piece": (KeyPiece, bytes(18), PieceFormat(3, 1, 2, 6), "expected 19 bytes of a piece of the key, got 18"),
     "large piece": (
         KeyPiece,
@@ -342,12 +341,12 @@ def test_numbers_come_back() -> None:
     assert statistic.elements(StatisticFormat(RING, 3)).tolist() == [1, 2**32 - 2, 3]
     assert LocalCenters.read(encode_centers(CENTERS), LOCAL).centers(2).tolist() == CENTERS.tolist()
     assert MergedCenters.read(b"\5" + encode_centers(CENTERS), LOCAL).centers(2).tolist() == CENTERS.tolist()
-    result = FinalResult.read(encode_centers(CENTERS), PLAIN_RESULT).result(PLAIN_RESULT)
+    result = FinalResult.read(encode_centers(CENTERS), RESULT).result(RESULT)
     assert (
         result is not None
         and np.array_equal(result.centers, CENTERS)
         and result.weights is None
         and result.spread is None
     )
-    assert FinalResult(b"").result(replace(PLAIN_RESULT, shared=False)) is None
+    assert FinalResult(b"").result(SimpleNamespace(**{**PLAIN_RESULT, "share_result": False})) is None
     assert NoisySums.of(np.array([-1, 2])).integers().tolist() == [-1, 2]
