@@ -57,22 +57,10 @@ _log = logging.getLogger(__name__)
 _public = logging.getLogger("nvflare.fastlloyd")
 
 
-def _published(method: F) -> F:
-    """Let other sites call a method."""
-    published: F = collab.publish(method)
-    return published
-
-
-def _main(method: F) -> F:
-    """Make a method the job's workflow."""
-    main: F = collab.main(method)
-    return main
-
-
-def _final(method: F) -> F:
-    """Call a method when the job ends."""
-    final: F = collab.final(method)
-    return final
+# What NVFlare calls: other sites a published method, the job its workflow and what ends it.
+_published: Callable[[F], F] = collab.publish
+_main: Callable[[F], F] = collab.main
+_final: Callable[[F], F] = collab.final
 
 
 class Party:

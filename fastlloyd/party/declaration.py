@@ -128,7 +128,7 @@ def seen_as(*kinds: type[Declared], **changes: Any) -> Seen:
 
 
 def rows_of(messages: Messages) -> tuple[Seen, ...]:
-    """Return the rows of what a protocol sends."""
+    """Return the rows of what a protocol sends; raise TypeError if the first message has none and none to go with."""
     rows: list[Seen] = []
     last = 0
     for message in messages:
@@ -136,6 +136,10 @@ def rows_of(messages: Messages) -> tuple[Seen, ...]:
             own = [message]
         elif found := _own_rows(message):
             own = [replace(row, kinds=(message,)) for row in found]
+        elif not rows:
+            raise TypeError(
+                f"{message.__name__} comes first and has SEEN = (): expected its own row of who can read it"
+            )
         else:
             own = [replace(row, kinds=(*row.kinds, message)) for row in rows[-last:]]
             del rows[-last:]

@@ -1,10 +1,9 @@
 """Tests that a protocol of any package must pass, and what they run it with; needs pytest.
 
-===============  ====================================================================
+===============  ===============================================================================================
 `contract.py`    `ProtocolContract`: a class of tests, to derive from
-`whole_run.py`   whole runs of all parties: in one thread, over TCP, under mpirun
-`sites.py`       parties as processes that can be killed and started again
-===============  ====================================================================
+`whole_run.py`   whole runs of all parties: in one thread, over TCP, under mpirun, as processes that can be killed
+===============  ===============================================================================================
 
 ::
 

@@ -24,8 +24,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Foreseen
 from fastlloyd.run.run_file import to_toml
 from fastlloyd.run.session import Adapter, Session, find_protocol
-from fastlloyd.testing.sites import Sites
-from fastlloyd.testing.whole_run import command, compare, over_mpi, over_tcp, run_alone, written
+from fastlloyd.testing.whole_run import Sites, command, compare, over_mpi, over_tcp, run_alone, written
 
 # How many standard deviations a statistic of drawn noise may be off: a false alarm in 5 x 10^8 tests.
 _FAR = 6.0

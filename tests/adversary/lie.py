@@ -1,7 +1,7 @@
 """One lie: who tells it, about which message, to whom, and how; told by patching the liar's own process.
 
 The package has no hook for this. Everything a party says inside its links passes `SecureLinks.send`, everything
-beside them `Channel.post`; these two are wrapped, in the liar's process only.
+beside them `SecureLinks.post`; these two are wrapped, in the liar's process only.
 """
 
 from __future__ import annotations
@@ -132,11 +132,10 @@ class Teller:
 
 def install(lie: Lie, told: Path) -> None:
     """Make this process a liar, if it is the lie's rank."""
-    from fastlloyd.net.link.channel import Channel
     from fastlloyd.net.link.secure import SecureLinks
 
     teller = Teller(lie, told)
-    send, post, receive = SecureLinks.send, Channel.post, SecureLinks.receive
+    send, post, receive = SecureLinks.send, SecureLinks.post, SecureLinks.receive
 
     def lying_send(self: Any, peer: Any, message: Any, **options: Any) -> None:
         if self.me.rank != lie.rank:
@@ -164,7 +163,7 @@ def install(lie: Lie, told: Path) -> None:
 
     SecureLinks.receive = hearing_receive  # type: ignore[method-assign]
     SecureLinks.send = lying_send  # type: ignore[method-assign]
-    Channel.post = lying_post  # type: ignore[method-assign]
+    SecureLinks.post = lying_post  # type: ignore[method-assign]
 
 
 def install_recorder(path: Path) -> None:

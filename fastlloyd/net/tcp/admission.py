@@ -27,7 +27,7 @@ from typing import Self
 
 from fastlloyd.errors import ConfigError, FastLloydError, PeerError, SecurityError
 from fastlloyd.net.tcp.address import source_of
-from fastlloyd.net.tcp.delivery import ASKS, ID_BYTES, NO_ID
+from fastlloyd.net.tcp.delivery import ID_BYTES, NO_ID
 from fastlloyd.net.tcp.forwarded import decode, missing
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER, PartyId
@@ -277,16 +277,6 @@ class Guest:
         """Send a refusal."""
         self.stream.write(answer.encode())
         self.stream.flush()
-
-    def show(self, offer: bytes, rank: int, parties: int) -> None:
-        """Send the offer of this run; empty if there is none."""
-        self.stream.write(Welcome(Admission.OFFER, rank, parties, ASKS, len(offer)).encode() + offer)
-        self.stream.flush()
-
-    def dismiss(self) -> None:
-        """End the output, but leave the other end time to read it."""
-        self.stream.flush()
-        self.stream.end_output()
 
 
 def tls_problem(error: ssl.SSLError) -> str:

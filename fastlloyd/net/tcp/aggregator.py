@@ -29,7 +29,7 @@ from fastlloyd.net.link.frame import FrameKind, Notice, StartDecision
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.link.sums import Added, Adder, Order, Up, encode_ranks, take_ranks
 from fastlloyd.net.meter import Meter
-from fastlloyd.net.tcp.admission import Admission, Guest, Introduction, Keys, Welcome
+from fastlloyd.net.tcp.admission import Admission, Guest, Introduction, Keys
 from fastlloyd.net.tcp.delivery import NO_ID, Delivery
 from fastlloyd.net.tcp.relay import RELAY_BYTES, Relay
 from fastlloyd.net.tcp.stream import Stream
@@ -111,8 +111,7 @@ class BranchTransport(Relay):
         stream = self._parent.stream
         if self._parent.gone or stream is None or stream.broken:
             raise PeerGone("the parent server is gone: its connection ended", rank=SERVER.rank)
-        self._parent.put(rank, frame)
-        self._watch(stream, self._parent, reading=self._parent.open)
+        self._put(self._parent, rank, frame)
 
     def close_port(self) -> None:
         """Admit no more clients."""
@@ -151,10 +150,10 @@ class BranchTransport(Relay):
     def _decide(self, guest: Guest, hello: Introduction) -> None:
         """Ask the parent whether a client may join."""
         rank = hello.rank
-        place, parties = self._by_rank.get(rank), len(self.peers) + 1
+        place = self._by_rank.get(rank)
         if rank == SERVER.rank:
-            guest.refuse(Welcome(Admission.NO_AGGREGATORS, rank, parties))
-            self._dismiss(guest, "it is an aggregator, whose parent can only be the server itself")
+            why = "it is an aggregator, whose parent can only be the server itself"
+            self._refuse(guest, Admission.NO_AGGREGATORS, rank, why)
         elif hello.session != NO_ID or place is None or self._is_here(place) or place.gone or rank in self._asked:
             # There is no such place, it is taken, or the parent has not answered for it yet.
             if rank in self._asked:
@@ -176,10 +175,6 @@ class BranchTransport(Relay):
             self._admit(self._by_rank[rank], guest.stream)
         else:
             self._refuse_taken(guest, rank)
-
-    def _refuse_taken(self, guest: Guest, rank: int) -> None:
-        guest.refuse(Welcome(Admission.TAKEN, rank, len(self.peers) + 1))
-        self._dismiss(guest, f"it comes as {PartyId(rank)}, which has joined already")
 
 
 def split(frame: bytes) -> tuple[int, bytes]:

@@ -27,7 +27,8 @@ from typing import Any, Generic, TypeVar
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.sockets import SocketCount
 from fastlloyd.net.tcp.address import Network, is_within, peer_name, source_of
-from fastlloyd.net.tcp.admission import Guest, Introduction, Keys, StrangerLog
+from fastlloyd.net.tcp.admission import Admission, Guest, Introduction, Keys, StrangerLog, Welcome
+from fastlloyd.net.tcp.delivery import ASKS
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import TcpTransport
 from fastlloyd.wire.header import SERVER, PartyId
@@ -293,12 +294,18 @@ class Door(TcpTransport):
         else:
             self._watch(stream, guest, reading=True)
 
+    def _refuse(self, guest: Guest, answer: Admission, rank: int, why: str) -> None:
+        """Answer a guest that it is not let in, and dismiss it."""
+        guest.refuse(Welcome(answer, rank, len(self.peers) + 1))
+        self._dismiss(guest, why)
+
     def _dismiss(self, guest: Guest, why: str) -> None:
         """Refuse a guest, and leave it a moment to read why."""
         # A load balancer that checks every few seconds whether the port is open would fill the log.
         if not (guest.own and guest.stream.ended):
             self._strangers.dropped(guest.stream.name, why)
-        guest.dismiss()
+        guest.stream.flush()
+        guest.stream.end_output()  # the other end still has time to read it
         guest.deadline = time.monotonic() + _LEAVING_S
         self._enter(guest, self._leaving)
         guest.stream.drop_input()
@@ -309,7 +316,9 @@ class Door(TcpTransport):
 
     def _show(self, guest: Guest, offer: bytes, rank: int) -> None:
         """Send a guest the offer of this run; it leaves once it has read it, or at its deadline."""
-        guest.show(offer, rank, len(self.peers) + 1)
+        answer = Welcome(Admission.OFFER, rank, len(self.peers) + 1, ASKS, len(offer))
+        guest.stream.write(answer.encode() + offer)
+        guest.stream.flush()
         guest.deadline = time.monotonic() + _LEAVING_S
         self._enter(guest, self._leaving)
         self._watch(guest.stream, guest, reading=True)

@@ -20,7 +20,7 @@ from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.net.link.sums import encode_ranks, ranks_bytes, take_ranks
 from fastlloyd.net.sockets import SocketCount, WireBytes, interface_bytes, seen_headers
 from fastlloyd.net.tcp.admission import MAX_CLIENTS, Admission, Guest, Introduction, Welcome
-from fastlloyd.net.tcp.delivery import ASKS, Control, Delivery
+from fastlloyd.net.tcp.delivery import ASKS, Delivery
 from fastlloyd.net.tcp.relay import RELAY_BYTES, Relay
 from fastlloyd.net.tcp.stream import HEADER_BYTES
 from fastlloyd.net.tcp.transport import WAITING_BYTES, Connection
@@ -188,9 +188,7 @@ class TcpServer(Relay):
         """Queue a frame for an aggregator, after the held-back one."""
         if branch.ranks:
             self._release_cast(branch)
-        branch.put(rank, frame)
-        if branch.stream is not None and not branch.gone:
-            self._watch(branch.stream, branch, reading=branch.open)
+        self._put(branch, rank, frame)
 
     def _route(self, place: Connection, rank: int, frame: bytes) -> None:
         if isinstance(place, Branch):
@@ -235,12 +233,7 @@ class TcpServer(Relay):
         if not isinstance(place, Branch):
             super()._lose(place, error)
         elif not place.gone:
-            place.gone = True
-            if place.stream is not None:
-                self._forget(place.stream)
-                place.send_control(Control.END)
-                place.stream.close()
-            place.delivery.forget()
+            self._end(place)
             for rank, branch in self._behind.items():
                 if branch is place:
                     party = self._by_rank[rank].party
@@ -261,15 +254,14 @@ class TcpServer(Relay):
 
     def _decide_aggregator(self, guest: Guest) -> None:
         """Admit an aggregator, which has shown the server's own certificate, if this run allows one."""
-        parties = len(self.peers) + 1
         if not self._adds_up:
-            guest.refuse(Welcome(Admission.NO_AGGREGATORS, SERVER.rank, parties))
-            self._dismiss(guest, "it is an aggregator, and this run cannot use one")
+            why = "it is an aggregator, and this run cannot use one"
+            self._refuse(guest, Admission.NO_AGGREGATORS, SERVER.rank, why)
             return
         self._let_in(guest)
         branch = Branch(SERVER, guest.stream, Delivery(0), name=guest.stream.name)
         self._branches.append(branch)
-        guest.stream.write(Welcome(Admission.WELCOME, SERVER.rank, parties).encode())
+        guest.stream.write(Welcome(Admission.WELCOME, SERVER.rank, len(self.peers) + 1).encode())
         self._put_down(branch, SERVER.rank, encode_limit(self.most_frame))
         self._note(f"an aggregator joined from {branch.name}")
         self._sort(branch)

@@ -166,9 +166,7 @@ class Relay(Door):
 
     def _relay(self, source: Connection, target: Connection, frame: bytes) -> None:
         """Pass a frame on; its sender is that of the connection, whatever the frame claims."""
-        target.put(source.party.rank, frame)
-        if target.stream is not None and not target.gone:
-            self._watch(target.stream, target, reading=target.open)
+        self._put(target, source.party.rank, frame)
 
     def _release(self) -> None:
         """Pass on the frames whose receiver has room again, oldest first."""
@@ -218,20 +216,21 @@ class Relay(Door):
         """Admit a client to its place, if it is free or its own."""
         rank = hello.rank
         place = self._by_rank.get(rank)
-        parties = len(self.peers) + 1
         if place is None:
-            guest.refuse(Welcome(Admission.NO_SUCH_RANK, rank, parties))
-            self._dismiss(guest, f"it asks for rank {rank}, expected 1 to {parties - 1}")
+            why = f"it asks for rank {rank}, expected 1 to {len(self.peers)}"
+            self._refuse(guest, Admission.NO_SUCH_RANK, rank, why)
         elif hello.session == ASKS:
             self._show(guest, self._offer, rank)
         elif hello.session != NO_ID:
             self._return(place, guest, hello)
         elif place.gone or not self._is_free(place):
-            guest.refuse(Welcome(Admission.TAKEN, rank, parties))
-            self._dismiss(guest, f"it comes as {place.party}, which has joined already")
+            self._refuse_taken(guest, rank)
         else:
             self._let_in(guest)
             self._admit(place, guest.stream)
+
+    def _refuse_taken(self, guest: Guest, rank: int) -> None:
+        self._refuse(guest, Admission.TAKEN, rank, f"it comes as {PartyId(rank)}, which has joined already")
 
     def _note_joined(self, place: Connection, origin: str) -> None:
         """Report a client that has joined; close the port once all have."""
@@ -257,8 +256,8 @@ class Relay(Door):
         """Let a client continue its own session; the frames that it lacks are sent again."""
         known = hmac.compare_digest(hello.session, place.delivery.id) and place.returns < _MOST_RETURNS
         if place.gone or not self._reconnect_s or not known:
-            guest.refuse(Welcome(Admission.NO_SUCH_SESSION, hello.rank, len(self.peers) + 1))
-            self._dismiss(guest, f"it comes back as {place.party}, whose session is over or another one")
+            why = f"it comes back as {place.party}, whose session is over or another one"
+            self._refuse(guest, Admission.NO_SUCH_SESSION, hello.rank, why)
             return
         was = f" after {time.monotonic() - place.cut:.1f} s" if place in self._away else ""
         self._let_in(guest)

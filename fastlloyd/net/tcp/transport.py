@@ -317,11 +317,14 @@ class TcpTransport(Transport):
 
     def _lose(self, place: Connection, error: PeerError) -> None:
         """End a connection; `receive` raises the error."""
-        if place.gone:
-            return
+        if not place.gone:
+            self._inbox.append(error)
+            self._end(place)
+
+    def _end(self, place: Connection) -> None:
+        """Announce the end of a connection, and close it."""
         place.gone = True
         place.held = None
-        self._inbox.append(error)
         if place.stream is not None:
             self._forget(place.stream)
             place.send_control(Control.END)
@@ -342,8 +345,12 @@ class TcpTransport(Transport):
         if place.gone or broken:
             relays = "" if peer == place.party else f" and relays to {peer}"
             raise PeerGone(f"{place.party}{relays} is gone: its connection ended", rank=place.party.rank)
-        place.put(rank, copy)
-        if place.stream is not None:
+        self._put(place, rank, copy)
+
+    def _put(self, place: Connection, rank: int, frame: bytes) -> None:
+        """Queue a frame for a connection, and send what it takes."""
+        place.put(rank, frame)
+        if place.stream is not None and not place.gone:
             self._watch(place.stream, place, reading=place.open)
 
     def _watch(self, stream: Stream, holder: Any, *, reading: bool) -> None:

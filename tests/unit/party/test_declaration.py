@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from types import SimpleNamespace
 
+import pytest
+
 from fastlloyd.party.declaration import DOWN, UP, OfPlan, Seen, common, kinds_of, largest_bodies, rows_of, seen_as
 from fastlloyd.party.message import NoPayload
 
@@ -37,6 +39,13 @@ def test_a_message_without_a_row_goes_with_the_one_before_it() -> None:
     assert [row.name for row in rows_of(LIST)] == ["Question, Hint", "Question, Hint (masked)", "Answer"]
     assert [row.kinds for row in rows_of(LIST)] == [(Question, Hint), (Question, Hint), (Answer,)]
     assert rows_of((Answer, Hint))[0].name == "Answer, Hint"
+
+
+def test_a_first_message_without_a_row_is_refused_and_not_dropped() -> None:
+    with pytest.raises(TypeError, match=r"Hint comes first and has SEEN = \(\): expected its own row"):
+        rows_of((Hint, Answer))
+    with pytest.raises(TypeError, match="Hint comes first"):
+        kinds_of((Hint,))
 
 
 def test_a_protocol_says_a_shared_message_in_its_words() -> None:
