@@ -17,7 +17,7 @@ PARALLEL := -n $(shell expr $(CORES) + 1) $(SPREAD)
 
 help:
 	@echo "make demo      set up $(VENV) and cluster a photograph's pixels over 3 processes at epsilon = 1"
-	@echo "make test      set up $(VENV) and run the tests (about seven minutes on two cores)"
+	@echo "make test      set up $(VENV) and run the tests (under six minutes on two cores)"
 	@echo "make test-papers the tests of the papers' tables and figures, in papers/"
 	@echo "make test-fast only unit tests that start no processes, under a minute on two cores"
 	@echo "make test-oldest  the demo and these with Python 3.11 and the oldest releases that pyproject.toml permits"
@@ -115,7 +115,7 @@ test-all: $(VENV)/.test openmpi
 
 # All parties in memory; their threads count, other processes do not. Each protocol alone must have what `fail_under` of
 # pyproject.toml asks for, so that a large one hides no small one; so must all of them with the table of protocols. Then
-# the same of whole runs alone, from a party's inputs to its end: tests/whole_runs.toml says what no life runs.
+# the same of whole runs alone, from a party's inputs to its end: tests/whole_runs.toml says what no whole run reaches.
 coverage: $(VENV)/.test
 	@mkdir -p build/coverage
 	@$(BIN)/python -m pytest $(PARALLEL) -p tests.whole_runs -m 'not slow and not mpi and not process' \

@@ -61,7 +61,14 @@ def primes_below(bound: int, count: int) -> tuple[int, ...]:
 
 def reduce_rows(values: Elements, primes: tuple[int, ...]) -> Elements:
     """Reduce the rows of a C-contiguous array in place, a block that fits the cache at a time; return it."""
-    for p, row in zip(primes, _rows(values), strict=True):
+    rows = _rows(values)
+    if rows.size <= _BLOCK and len(rows) == len(primes):
+        divisors = np.array(primes, dtype=np.float64)[:, np.newaxis]
+        quotients = np.rint(rows / divisors)
+        quotients *= divisors
+        rows -= quotients
+        return values
+    for p, row in zip(primes, rows, strict=True):
         reduce_row(row, p)
     return values
 

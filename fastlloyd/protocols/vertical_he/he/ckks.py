@@ -23,6 +23,7 @@ Albrecht et al., "Homomorphic encryption security standard" (2018).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,23 @@ from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.protocols.vertical_he.he.lattice import Parameters, Sample, check_integers, slot_order, twist
 from fastlloyd.protocols.vertical_he.he.residues import Halves, check_nonzero, check_uniform, pack, unpack
 from fastlloyd.protocols.vertical_he.he.seal import Exchange, SealForm, library, unsupported
+
+
+@lru_cache(maxsize=2)  # SEAL never changes them, so that all contexts of the same parameters share them
+def _make(parameters: Parameters) -> tuple[Any, Any, Any]:
+    """Return SEAL's context, evaluator and encoder."""
+    seal = library()
+    chosen = seal.EncryptionParameters(seal.SCHEME_TYPE.CKKS)
+    chosen.set_poly_modulus_degree(parameters.degree)
+    chosen.set_coeff_modulus(seal.CoeffModulus.Create(parameters.degree, list(parameters.prime_bits)))
+    context = seal.SEALContext(chosen, True, seal.SEC_LEVEL_TYPE.TC128)
+    level = context.key_context_data().qualifiers().sec_level if context.parameters_set() else None
+    if level not in (seal.SEC_LEVEL_TYPE.TC128, seal.SEC_LEVEL_TYPE.TC192, seal.SEC_LEVEL_TYPE.TC256):
+        raise ConfigError(
+            f"SEAL does not report 128-bit security for ring degree {parameters.degree} and primes of "
+            f"{parameters.prime_bits} bits; choose smaller primes or a larger ring degree"
+        )
+    return context, seal.Evaluator(context), seal.CKKSEncoder(context)
 
 
 class Context:
@@ -44,20 +62,8 @@ class Context:
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        seal = library()
         self.parameters = parameters
-        chosen = seal.EncryptionParameters(seal.SCHEME_TYPE.CKKS)
-        chosen.set_poly_modulus_degree(parameters.degree)
-        chosen.set_coeff_modulus(seal.CoeffModulus.Create(parameters.degree, list(parameters.prime_bits)))
-        self.seal = seal.SEALContext(chosen, True, seal.SEC_LEVEL_TYPE.TC128)
-        level = self.seal.key_context_data().qualifiers().sec_level if self.seal.parameters_set() else None
-        if level not in (seal.SEC_LEVEL_TYPE.TC128, seal.SEC_LEVEL_TYPE.TC192, seal.SEC_LEVEL_TYPE.TC256):
-            raise ConfigError(
-                f"SEAL does not report 128-bit security for ring degree {parameters.degree} and primes of "
-                f"{parameters.prime_bits} bits; choose smaller primes or a larger ring degree"
-            )
-        self.evaluator = seal.Evaluator(self.seal)
-        self._encoder = seal.CKKSEncoder(self.seal)
+        self.seal, self.evaluator, self._encoder = _make(parameters)
         self._exchange = Exchange()
         self._version = self._exchange.version()
         keys = self.seal.key_context_data().parms().coeff_modulus()
