@@ -198,16 +198,6 @@ def await_ready(clients: tuple[PartyId, ...]) -> Party[None]:
     yield Gather(clients, Ready, SETUP_ROUND, len(clients))
 
 
-def send_go(clients: tuple[PartyId, ...]) -> Party[None]:
-    """Ask all clients to send what they have prepared; run by the server."""
-    yield Send(clients, Go(), SETUP_ROUND)
-
-
-def await_go() -> Party[None]:
-    """Wait until all clients are prepared to send; run by each client."""
-    yield Receive(SERVER, Go, SETUP_ROUND)
-
-
 def refuse_plan(error: ValueError) -> PeerError:
     """Return the error that blames the server for a plan that does not fit."""
     return PeerError(f"the server proposed a plan that was refused: {error}", rank=SERVER.rank)

@@ -267,7 +267,9 @@ class Ledger:
             _lock(self._descriptor, time.monotonic() + patience_s)
             os.fchmod(self._descriptor, PRIVATE_MODE)
             sync_directory(path.parent)
-            content = _read_all(self._descriptor)
+            with os.fdopen(os.dup(self._descriptor), "rb") as file:
+                file.seek(0)
+                content = file.read()
         except BlockingIOError:
             raise _problem(
                 f"expected the ledger {path} to be free, but another run holds it; "
@@ -376,10 +378,3 @@ def _lock(descriptor: int, until: float) -> None:
             if time.monotonic() >= until:
                 raise
             time.sleep(_PAUSE_S)
-
-
-def _read_all(descriptor: int) -> bytes:
-    """Read a file from its start."""
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        file.seek(0)
-        return file.read()

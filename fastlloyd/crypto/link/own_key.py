@@ -62,10 +62,25 @@ def check_links(roster: str | None, key: str | None, client: int | None) -> Link
         missing = f"the key of {_named(entries)}"
         return LinkCheck((complete, f"key       missing: no --key; a run needs {missing}"), missing)
     if client is None and "{client}" not in key:
-        return LinkCheck((complete, *_of_its_owner(parties, key)), None if Path(key).exists() else f"the key {key}")
-    found = [_one_key(parties, entry, key.replace("{client}", str(entry.rank))) for entry in entries]
-    here = any(fits for fits, _ in found)
-    return LinkCheck((complete, *(line for _, line in found)), None if here else f"the key of {_named(entries)}")
+        if not Path(key).exists():
+            line = f"key       missing: no file {key}; a run needs the key of {_named(parties.entries)}"
+            return LinkCheck((complete, line), f"the key {key}")
+        owner = parties.owner(load_key(Path(key)))
+        if owner is None:
+            raise ConfigError(
+                f"--key {key} is not in the roster: add its certificate with `fastlloyd roster add`, at all parties"
+            )
+        return LinkCheck((complete, f"key       of {_named([owner])}, as in the roster"))
+    lines, missing = [complete], f"the key of {_named(entries)}"
+    for entry in entries:
+        path = Path(key.replace("{client}", str(entry.rank)))
+        if not path.exists():
+            lines.append(f"key       missing for {_named([entry])}: no file {path}")
+            continue
+        parties.identity(entry.party, load_key(path))
+        lines.append(f"key       of {_named([entry])}, as in the roster")
+        missing = ""
+    return LinkCheck(tuple(lines), missing or None)
 
 
 def own_place(roster: str | None, key: str | None) -> tuple[int | None, int | None]:
@@ -101,23 +116,3 @@ def _named(entries: Sequence[RosterEntry]) -> str:
     """Format parties with rank and name."""
     names = ", ".join(f"rank {entry.rank} ({entry.name!r})" for entry in entries)
     return names if len(entries) == 1 else f"one of {names}; --client says which"
-
-
-def _one_key(roster: Roster, entry: RosterEntry, path: str) -> tuple[bool, str]:
-    """Check one party's key file."""
-    if not Path(path).exists():
-        return False, f"key       missing for {_named([entry])}: no file {path}"
-    roster.identity(entry.party, load_key(Path(path)))
-    return True, f"key       of {_named([entry])}, as in the roster"
-
-
-def _of_its_owner(roster: Roster, path: str) -> tuple[str, ...]:
-    """Find the owner of the key."""
-    if not Path(path).exists():
-        return (f"key       missing: no file {path}; a run needs the key of {_named(roster.entries)}",)
-    owner = roster.owner(load_key(Path(path)))
-    if owner is None:
-        raise ConfigError(
-            f"--key {path} is not in the roster: add its certificate with `fastlloyd roster add`, at all parties"
-        )
-    return (f"key       of {_named([owner])}, as in the roster",)

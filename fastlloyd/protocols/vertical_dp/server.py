@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import DataError, PeerError
-from fastlloyd.lifecycle.hello import await_ready, send_go
+from fastlloyd.lifecycle.hello import Go, await_ready
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Send
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
 from fastlloyd.protocols.vertical_dp.math.fit import GridCells
@@ -23,7 +23,7 @@ from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis, syno
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
 from fastlloyd.protocols.vertical_dp.redraw import ServerResult, possible_total, redraw
 from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels
-from fastlloyd.wire.header import SERVER, PartyId, clients
+from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId, clients
 
 
 def server(plan: Plan) -> Party[ServerResult]:
@@ -60,7 +60,7 @@ def server(plan: Plan) -> Party[ServerResult]:
 def await_prepared(plan: Plan) -> Party[None]:
     """Wait until every party has its message ready and its releases recorded, then let all of them send."""
     yield from await_ready(clients(plan.clients))
-    yield from send_go(clients(plan.clients))
+    yield Send(clients(plan.clients), Go(), SETUP_ROUND)
 
 
 def finish(messages: Sequence[Synopsis], plan: Plan) -> ServerResult:
