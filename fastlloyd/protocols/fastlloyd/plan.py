@@ -19,7 +19,7 @@ from fastlloyd.masking.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, MIN_FRACTION_BI
 from fastlloyd.party.plain_plan import RoundsPlan, check_delta, check_epsilon, same_named
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.delta import stated_delta
-from fastlloyd.privacy.release import NORM_OF, Release
+from fastlloyd.privacy.release import NORM_OF, SHARED, Release
 from fastlloyd.protocols.fastlloyd.plus_plan import PlusPlan, make_plus, plus_multipliers, survey_sensitivity
 from fastlloyd.protocols.fastlloyd.settings import (
     PLUS,
@@ -242,6 +242,11 @@ class Plan(AgreedTerms, RoundsPlan):
     def elements(self, t: int) -> int:
         """Return the ring elements of a message in round t: k (d + 1), or the cells of a histogram."""
         return sum(self.lengths(t))
+
+    @property
+    def in_shares(self) -> bool:
+        """Whether the clients add the noise, in shares: as the plan says, whatever masks there are."""
+        return self.mechanism in SHARED
 
     @property
     def private(self) -> bool:
