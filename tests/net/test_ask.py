@@ -65,7 +65,8 @@ def test_strangers_are_told_nothing() -> None:
         Route(site.address, 9, None).ask()
 
 
-def test_whoever_asks_and_does_not_read_is_dropped() -> None:
+def test_whoever_asks_and_does_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastlloyd.net.tcp.door._LEAVING_S", 0.5)
     with Site(1, options={"offer": OFFER * 40, "admission_s": 0.5}) as site, site.turning():
         with site.raw() as silent:
             silent.sendall(Introduction(1, ASKS).encode())

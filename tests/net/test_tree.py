@@ -142,7 +142,12 @@ def frames(root: Root, stream: Stream, count: int) -> list[tuple[int, bytes]]:
 
 def test_only_the_servers_own_key_makes_an_aggregator(root) -> None:
     client = root.while_turning(
-        lambda: join(Route(root.address, 2, keys_of(2, listening=False)), deadline_s=LIMIT_S, note=root.said.append)
+        lambda: join(
+            Route(root.address, 2, keys_of(2, listening=False)),
+            deadline_s=LIMIT_S,
+            close_deadline_s=0.5,  # nobody turns the root while it closes
+            note=root.said.append,
+        )
     )
     # The certificate alone says who it is: whoever comes as rank 0 with a client's key is that client.
     with client, pytest.raises(PeerError, match="the server takes this party for rank 3 of 4, expected rank 0"):
