@@ -70,11 +70,9 @@ class Pieces:
             (group,) = (g for g, ranks in enumerate(plan.groups) if {sender.rank, receiver.rank} <= set(ranks))
             self._keys[group] = KeyPiece.read(body, piece_format(plan)).coefficients
         elif header.type == NoisySamples.TYPE:
-            self._vectors[header.round] = lwe.decode(
-                body, plan.outputs, plan.scales.ring, plan.scales.wire_bits
-            ).vectors
+            self._vectors[header.round] = lwe.decode_samples(body, plan.scales.ring, plan.scales.wire_bits).vectors
         elif header.type == PartialOpenings.TYPE:
-            parts = lwe.decode_parts(body, plan.scales.wire_bits).reshape(-1, plan.outputs)
+            parts = lwe.decode(body, plan.scales.wire_bits).reshape(-1, plan.outputs)
             self._parts |= {(header.round, g): part for g, part in zip(plan.held(sender.rank), parts, strict=True)}
         return body
 

@@ -17,7 +17,7 @@
 `math/masks.py`        the masks of a round's answers; `math/rotation.py`, of all records: a secret rotation
 `math/onion.py`        the layers of encryption of the union
 `field/*.py`           the prime field, Lagrange codes, and wrong answers
-`settings.py`          the settings; `parameters.py`, what the parties agree on
+`settings.py`          the settings, and what the parties agree on
 `plan.py`              the plan of one run: code, field, limits (§4.1, App. A)
 `reference.py`         Lloyd's algorithm in integers on pooled data, without codes or messages
 `protocol.py`          the class for runs, data and reports; who sees what

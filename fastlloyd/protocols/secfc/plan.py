@@ -31,8 +31,7 @@ from fastlloyd.protocols.secfc.math.signs import (
     mantissa_bits,
 )
 from fastlloyd.protocols.secfc.math.tournament import count_rounds
-from fastlloyd.protocols.secfc.parameters import PublicParameters
-from fastlloyd.protocols.secfc.settings import DEFAULT_ITERATIONS, settle_code
+from fastlloyd.protocols.secfc.settings import DEFAULT_ITERATIONS, PublicParameters, settle_code
 from fastlloyd.wire.header import PartyId, clients
 
 # Half of what a link takes in one message, so that no header or later version comes near the limit.

@@ -26,10 +26,9 @@ from fastlloyd.protocols.secfc.client import ClientResult, client
 from fastlloyd.protocols.secfc.math.rotation import draw_rotation, rotate
 from fastlloyd.protocols.secfc.math.tournament import count_rounds
 from fastlloyd.protocols.secfc.messages import MESSAGES
-from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.server import server
-from fastlloyd.protocols.secfc.settings import Settings
+from fastlloyd.protocols.secfc.settings import PublicParameters, Settings
 from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, send_size, share_points
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.flow import Flow

@@ -92,7 +92,7 @@ def computing_party(
         else:
             constants = (sample.constants + noise(t) % modulus) % modulus  # §3, step (4): noise injection
             switched = lwe.switch(Sample(constants, sample.vectors), modulus, wire_bits)
-            yield Send((holder,), NoisySamples(lwe.encode(switched, wire_bits)), t)
+            yield Send((holder,), NoisySamples(lwe.encode_samples(switched, wire_bits)), t)
             sums = yield Receive(holder, NoisySums, t, sums_format(plan))
         yield Attest(holder, sums, t)
         state = post_process(sums.integers(), state, plan, t)  # §3, step (5): centroid update
@@ -124,14 +124,13 @@ def _gather_parts(
     """
     further, wire_bits = tuple(map(PartyId, plan.openers)), plan.scales.wire_bits
     hidden = Sample(np.zeros_like(switched.constants), switched.vectors)
-    yield Send(further, NoisySamples(lwe.encode(hidden, wire_bits)), t)
+    yield Send(further, NoisySamples(lwe.encode_samples(hidden, wire_bits)), t)
     late = frozenset(further) - frozenset(before)
     answers: dict[PartyId, PartialOpenings] = yield Gather(
         further, PartialOpenings, t, plan.threshold - 1, parts_bytes(plan), late
     )
     parts = {
-        peer.rank: lwe.decode_parts(answer.data, wire_bits).reshape(-1, plan.outputs)
-        for peer, answer in answers.items()
+        peer.rank: lwe.decode(answer.data, wire_bits).reshape(-1, plan.outputs) for peer, answer in answers.items()
     }
     phases = switched.constants
     for number, group in enumerate(plan.groups):

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
+from fastlloyd.protocols.vertical_he.frame import sums_bytes
 from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.protocols.vertical_he.math import linear, lwe, pairwise, projection
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
@@ -58,7 +59,6 @@ def key_holder(
         encrypt_block = linear.encrypt_block if plan.scheme == LINEAR else pairwise.encrypt_block
         yield from _send_blocks(plan, blocks, partial(encrypt_block, *mine), SETUP_ROUND)
     wire_bits = plan.scales.wire_bits
-    expected = plan.outputs * lwe.sample_bytes(context.degree, wire_bits)
     state = begin(plan, start)  # Figure 1, "Centroid initialization": public, so every party makes it
     path = [state.centers]
     for t in range(plan.rounds):
@@ -66,8 +66,8 @@ def key_holder(
         if plan.scheme == PROJECTION:
             encrypt = partial(projection.encrypt_block, *mine, centers=state.centers)
             yield from _send_blocks(plan, blocks, encrypt, t)
-        message: NoisySamples = yield Receive(computing, NoisySamples, t, expected)
-        sample = lwe.decode(message.data, plan.outputs, context.degree, wire_bits)
+        message: NoisySamples = yield Receive(computing, NoisySamples, t, sums_bytes(plan))
+        sample = lwe.decode_samples(message.data, context.degree, wire_bits)
         noisy = lwe.open_samples(sample, raw_key, context.modulus, wire_bits) + noise(t)  # §3, step (5): decryption
         sums = NoisySums.of(noisy)
         yield Send(others, sums, t)

@@ -106,10 +106,10 @@ def owner(
     for t in range(plan.rounds):
         if pieces:
             message: NoisySamples = yield Receive(computing, NoisySamples, t, sums_bytes(plan))
-            vectors = lwe.decode(message.data, plan.outputs, context.degree, wire_bits).vectors
+            vectors = lwe.decode_samples(message.data, context.degree, wire_bits).vectors
             # §4.2: this owner's "decryption shares".
             parts = [lwe.open_switched(vectors, piece.coefficients, wire_bits) + piece.noise[t] for piece in pieces]
-            yield Send((computing,), PartialOpenings(lwe.encode_parts(np.concatenate(parts), wire_bits)), t)
+            yield Send((computing,), PartialOpenings(lwe.encode(np.concatenate(parts), wire_bits)), t)
         reply: NoisySums = yield Receive(holder, NoisySums, t, sums_format(plan))
         yield Attest(holder, reply, t)
         state = post_process(reply.integers(), state, plan, t)  # §3, step (5)

@@ -24,8 +24,8 @@ from fastlloyd.protocols.kfed.client import local_centers
 from fastlloyd.protocols.kfed.plan import PublicParameters as KfedParameters
 from fastlloyd.protocols.kfed.plan import make_plan as make_kfed_plan
 from fastlloyd.protocols.kfed.server import merge_centers
-from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
+from fastlloyd.protocols.secfc.settings import PublicParameters
 from fastlloyd.version import __version__
 from fastlloyd.wire.header import PartyId
 from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells

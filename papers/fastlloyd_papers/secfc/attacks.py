@@ -14,8 +14,8 @@ from fastlloyd.data.bounds import auto_public, scale
 from fastlloyd.data.public.named import load_named
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.protocols.secfc.math.rotation import draw_rotation, rotate
-from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
+from fastlloyd.protocols.secfc.settings import PublicParameters
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.files import write_atomic
 from fastlloyd_papers.engine.registry import Options

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.protocols.secfc.reference import copied_at, reference
+from fastlloyd.protocols.secfc.settings import PublicParameters
 from fastlloyd.wire.header import SERVER, PartyId
 from fastlloyd_papers.engine.registry import BENCHES, Options, find_bench
 from fastlloyd_papers.secfc import table1 as secfc_table1

@@ -23,9 +23,9 @@ from fastlloyd.protocols.secfc import protocol as secfc_protocol
 from fastlloyd.protocols.secfc.client import ClientResult, client
 from fastlloyd.protocols.secfc.math.attempt import Attempt
 from fastlloyd.protocols.secfc.math.masks import RoundMasks
-from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.protocols.secfc.server import ServerResult, server
+from fastlloyd.protocols.secfc.settings import PublicParameters
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.inputs import PublicInputs

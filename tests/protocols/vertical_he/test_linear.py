@@ -21,7 +21,7 @@ from fastlloyd.protocols.vertical_he.math import engine, linear, lwe
 from fastlloyd.protocols.vertical_he.math.engine import make_engine
 from fastlloyd.protocols.vertical_he.math.grid import shares
 from fastlloyd.protocols.vertical_he.math.linear import LinearEngine, short_steps
-from fastlloyd.protocols.vertical_he.math.lwe import common_key
+from fastlloyd.protocols.vertical_he.math.lwe import errors_of
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples
 from fastlloyd.protocols.vertical_he.plan import Plan
@@ -195,7 +195,7 @@ def test_samples_of_one_sum_look_fresh() -> None:
         return body
 
     simulate(plan, points, start, tap)
-    sample = lwe.decode(bodies[0], plan.outputs, plan.scales.ring, plan.scales.wire_bits)
+    sample = lwe.decode_samples(bodies[0], plan.scales.ring, plan.scales.wire_bits)
     # The two clusters' counts add up to a sum of all records: without fresh zeros the vectors would be the shares' own.
     low_bits = (sample.vectors >> 20) & 0xFFF
     counts = np.bincount(low_bits.reshape(-1) >> 8, minlength=16)
@@ -384,7 +384,7 @@ def test_one_share_of_a_common_key_opens_nothing() -> None:
         part = lwe.open_part(zeros, share.coefficients(), q).constants.astype(np.float64)
         assert np.abs(np.where(part > q / 2, part - q, part)).min() > 2.0**30  # once in 2^26 for uniform numbers
     both = lwe.open_part(lwe.open_part(zeros, first.coefficients(), q), second.coefficients(), q).constants
-    assert np.abs(np.where(both > q // 2, both - q, both)).max() < common_key(4096, 2).bound * 2
+    assert np.abs(np.where(both > q // 2, both - q, both)).max() < errors_of(4096, 2).bound * 2
     assert repr(second) == "KeyShare()"
 
 

@@ -23,7 +23,7 @@ from fastlloyd.protocols.vertical_he.frame import sums_bytes
 from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder
 from fastlloyd.protocols.vertical_he.math.engine import make_engine
 from fastlloyd.protocols.vertical_he.math.hints import Openings
-from fastlloyd.protocols.vertical_he.math.lwe import common_key
+from fastlloyd.protocols.vertical_he.math.lwe import errors_of
 from fastlloyd.protocols.vertical_he.math.scales import flood_bound
 from fastlloyd.protocols.vertical_he.messages import KeyMaterial, NoisySums
 from fastlloyd.protocols.vertical_he.owner import owner
@@ -115,7 +115,7 @@ def test_where_noise_is_small_the_whole_step_is_taken_and_where_it_drowns_all_no
 
 def test_errors_under_a_common_key_count_with_its_largest_coefficient() -> None:
     ring = 4096
-    assert [common_key(ring, keys).key for keys in (2, 5)] == [2.0, 5.0]  # -1, 0 or 1 from each share
+    assert [errors_of(ring, keys).key for keys in (2, 5)] == [2.0, 5.0]  # -1, 0 or 1 from each share
     plan = make_plan(parameters(1000, 2, mode="threshold", degree=8), names(1, 1))
     scales = plan.scales
     switched = 8.0 * 2.0 * math.sqrt((scales.ring + 1) / 4.0) * 2.0 ** (scales.prime_bits[0] - scales.wire_bits)
@@ -123,7 +123,7 @@ def test_errors_under_a_common_key_count_with_its_largest_coefficient() -> None:
     zero = math.sqrt(10.5 * (1.0 + 8.0 * scales.ring))
     expected = (8.0 * math.hypot(sums, zero) + switched + 1.0) / scales.unit
     assert scales.flood == pytest.approx(expected, rel=1e-12)
-    assert flood_bound(1000, plan.corners, scales, common_key(scales.ring, 2)) == scales.flood
+    assert flood_bound(1000, plan.corners, scales, errors_of(scales.ring, 2)) == scales.flood
     # Hints on the key: the switch's roundings and the fresh encryptions of zero; see docs/vertical-he-privacy.md.
     opened = Openings(rounds=3, n=1, k=2, d=1, keys=2, corners=1)
     tiny = dataclasses.replace(scales, weight_bits=0)

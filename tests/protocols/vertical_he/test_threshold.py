@@ -82,7 +82,7 @@ def test_with_noise_three_parties_end_alike_and_each_sees_what_it_may() -> None:
     def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
         routes[header.type].add((sender.rank, receiver.rank))
         if header.type == NoisySamples.TYPE:
-            sample = lwe.decode(body, plan.outputs, plan.scales.ring, plan.scales.wire_bits)
+            sample = lwe.decode_samples(body, plan.scales.ring, plan.scales.wire_bits)
             constants[receiver.rank] = sample.constants
             assert sample.vectors.any(axis=1).all()
         return body
@@ -246,7 +246,7 @@ def test_of_members_of_a_group_that_answer_differently_all_are_named_and_none_is
     switched = Sample(np.zeros(plan.outputs, np.int64), np.ones(shape, np.int64))
 
     def answer(*values: int) -> PartialOpenings:
-        return PartialOpenings(lwe.encode_parts(np.repeat(np.array(values, np.int64), plan.outputs), wire_bits))
+        return PartialOpenings(lwe.encode(np.repeat(np.array(values, np.int64), plan.outputs), wire_bits))
 
     def opened(answers: dict[int, PartialOpenings]) -> np.ndarray:
         work = _gather_parts(plan, switched, 0, tuple(map(PartyId, plan.openers)))
@@ -276,7 +276,7 @@ def test_of_a_group_of_three_also_the_one_that_is_away_is_named_for_it_may_have_
     work.send(None)
     answers = {
         PartyId(rank): PartialOpenings(
-            lwe.encode_parts(np.full(plan.outputs * len(plan.held(rank)), rank, np.int64), wire_bits)
+            lwe.encode(np.full(plan.outputs * len(plan.held(rank)), rank, np.int64), wire_bits)
         )
         for rank in plan.groups[0][1:]
     }
@@ -328,7 +328,7 @@ def test_too_few_owners_end_the_run_and_members_of_a_group_answer_alike() -> Non
 
     def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes | None:
         if header.type == PartialOpenings.TYPE:
-            found = lwe.decode_parts(body, plan.scales.wire_bits).reshape(-1, plan.outputs)
+            found = lwe.decode(body, plan.scales.wire_bits).reshape(-1, plan.outputs)
             parts[sender.rank] = found
         return None if header.type == PartialOpenings.TYPE and sender.rank != 2 else body
 

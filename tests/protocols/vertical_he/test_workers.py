@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import threading
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -46,17 +49,15 @@ def test_workers_give_what_one_process_gives(monkeypatch: pytest.MonkeyPatch) ->
 class Hired:
     """A worker in a thread of this process, in the place of one in another: so its side is seen, too."""
 
-    def __init__(self) -> None:
-        (orders, told), (answers, told_back) = os.pipe(), os.pipe()
-        self.stdin, self.stdout = os.fdopen(told, "wb", buffering=0), os.fdopen(answers, "rb", buffering=0)
-        self._thread = threading.Thread(target=self._work, args=(orders, told_back))
+    def __init__(self, pipe: Connection) -> None:
+        self._thread = threading.Thread(target=self._work, args=(pipe,))
         self._thread.start()
 
-    def _work(self, orders: int, told_back: int) -> None:
-        with os.fdopen(orders, "rb", buffering=0) as source, os.fdopen(told_back, "wb", buffering=0) as out:
-            worker = workers._Worker(out)
-            while (frame := workers._receive(source)) is not None:
-                workers._serve(worker, out, frame)
+    def _work(self, pipe: Connection) -> None:
+        with pipe, contextlib.suppress(EOFError):
+            worker = workers._Worker(pipe)
+            while True:
+                workers._serve(worker, pipe, workers._receive(pipe))
 
     def kill(self) -> None:
         """Nothing: it ends when its orders end."""
@@ -66,8 +67,13 @@ class Hired:
         return 0
 
 
+def hire() -> tuple[Hired, Connection]:
+    ours, theirs = Pipe()
+    return Hired(theirs), ours
+
+
 def test_what_workers_add_up_is_what_one_engine_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_start", Hired)
+    monkeypatch.setattr(workers, "_start", hire)
     points, start = blobs(5000, 3, 2)
     plan = linear_plan(5000, 3, degree=30)
     alone, _ = simulate(plan, points, start, quiet=True)
@@ -79,19 +85,16 @@ def test_what_workers_add_up_is_what_one_engine_does(monkeypatch: pytest.MonkeyP
 
 def test_work_before_the_plan_and_too_much_for_the_memory_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = linear_plan(100, 1, degree=8)
-    worker = Hired()
-    try:
-        workers._send(worker.stdin, workers._Kind.KEYS, b"")
-        assert workers._receive(worker.stdout) == (workers._Kind.FAILED, b"a worker got work before its plan")
-    finally:
-        worker.stdin.close()
-        worker.wait()
-        worker.stdout.close()
+    worker, pipe = hire()
+    with pipe:
+        workers._send(pipe, workers._Kind.KEYS)
+        assert workers._receive(pipe) == (workers._Kind.FAILED, b"a worker got work before its plan")
+    worker.wait()
 
     def full(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(workers, "_start", Hired)
+    monkeypatch.setattr(workers, "_start", hire)
     with WorkerEngine(plan, np.zeros((1, 100)), 1) as engine:
         engine._settle()
         monkeypatch.setattr(workers, "_split", full)
@@ -151,32 +154,30 @@ def test_the_library_s_refusal_is_told_without_a_wrong_advice() -> None:
         def obey(self, kind: object, body: bytes) -> None:
             raise RuntimeError("result ciphertext is transparent")
 
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb", buffering=0) as source, os.fdopen(writing, "wb", buffering=0) as out:
+    source, out = Pipe()
+    with source, out:
         workers._serve(Refusing(), out, (workers._Kind.ADD_UP, b""))  # type: ignore[arg-type]
-        kind, body = workers._receive(source) or (None, b"")
+        kind, body = workers._receive(source)
     assert kind is workers._Kind.FAILED and body == b"result ciphertext is transparent"
 
 
 def test_a_worker_whose_party_was_killed_ends_in_silence() -> None:
+    ours, theirs = Pipe()
     with subprocess.Popen(
-        [sys.executable, "-m", "fastlloyd.protocols.vertical_he.math.workers"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-m", "fastlloyd.protocols.vertical_he.math.workers", str(theirs.fileno())],
+        pass_fds=(theirs.fileno(),),
         stderr=subprocess.PIPE,
     ) as worker:
-        assert worker.stdin and worker.stdout and worker.stderr
-        worker.stdout.close()  # nobody reads its answers any more
-        frame = workers._FRAME.pack(workers._Kind.KEYS, 0)
-        worker.stdin.write(frame)
-        worker.stdin.close()
-        assert worker.stderr.read() == b""
+        theirs.close()
+        workers._send(ours, workers._Kind.KEYS)
+        ours.close()  # nobody reads its answers any more
+        assert worker.stderr and worker.stderr.read() == b""
         assert worker.wait() == 0
 
 
 def test_a_whole_life_with_workers_ends_as_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise is drawn anew in the second, so both are held to what is in the data."""
-    monkeypatch.setattr(workers, "_start", Hired)
+    monkeypatch.setattr(workers, "_start", hire)
     hired = []
     monkeypatch.setattr(workers, "worthwhile_engines", lambda plan, most, n: hired.append(most) or 2)
     chosen = RunConfig(

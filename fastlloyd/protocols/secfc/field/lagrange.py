@@ -161,25 +161,6 @@ class Code:
         """Return the matrix from segments and random vectors to shares, shape (primes, n, l + t)."""
         return _interpolation(self.field, self.betas, self.alphas)
 
-    def sum_weights(self, responders: Sequence[int]) -> Elements:
-        """Return the weights of 2l + 2t - 1 answers in the sum of the polynomial over beta_1..beta_l.
-
-        Parameters
-        ----------
-        responders : sequence of int
-            Distinct clients; the first 2l + 2t - 1 are used.
-
-        Returns
-        -------
-        float64 array, shape (primes, 2l + 2t - 1), read-only
-
-        Raises
-        ------
-        InternalError
-            Too few, twice the same, or not 1..n.
-        """
-        return _sum_weights(self, self.checked(responders, self.recovery)[: self.recovery])
-
     def decode_sums(self, answers: Elements, responders: Sequence[int]) -> Elements:
         """Return the sum over beta_1..beta_l of polynomials of degree at most 2 (l + t - 1).
 
@@ -192,8 +173,13 @@ class Code:
         Returns
         -------
         float64 array, shape (primes, ...)
+
+        Raises
+        ------
+        InternalError
+            Too few responders, twice the same, or not 1..n.
         """
-        weights = self.sum_weights(responders)
+        weights = sum_weights(self, self.checked(responders, self.recovery)[: self.recovery])
         flat = answers[:, : self.recovery].reshape(len(answers), self.recovery, math.prod(answers.shape[2:]))
         return self.field.matmul(weights[:, None, :], flat, centred=False).reshape(len(answers), *answers.shape[2:])
 
@@ -221,16 +207,6 @@ class Code:
         matrix = _interpolation(self.field, self.points(chosen), self.betas[: self.segments])
         flat = shares[:, :needed].reshape(len(shares), needed, math.prod(shares.shape[2:]))
         return self.field.matmul(matrix, flat).reshape(len(shares), self.segments, *shares.shape[2:])
-
-    def completion_matrix(self) -> Elements:
-        """Return the matrix that completes a polynomial of degree 2 (l + t - 1) whose sum over beta_1..beta_l is 0.
-
-        Returns
-        -------
-        float64 array, shape (primes, n - D, D), D = 2l + 2t - 2
-            Maps the values at the first D clients' points to those at the others'.
-        """
-        return _completion(self)
 
     def points(self, clients: Sequence[int]) -> tuple[int, ...]:
         """Return the points of clients."""
@@ -282,8 +258,11 @@ def barycentric(p: int, sources: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=256)
-def _sum_weights(code: Code, responders: tuple[int, ...]) -> Elements:
-    """Add the rows of the interpolation at beta_1..beta_l: shape (primes, responders)."""
+def sum_weights(code: Code, responders: tuple[int, ...]) -> Elements:
+    """Return the weights of 2l + 2t - 1 answers in the sum of the polynomial over beta_1..beta_l, read-only.
+
+    They are the sums of the rows of the interpolation at beta_1..beta_l: float64 array, shape (primes, responders).
+    """
     matrix = _interpolation(code.field, code.points(responders), code.betas[: code.segments])
     weights = code.field.reduce(matrix.sum(axis=1))
     weights.flags.writeable = False
@@ -291,12 +270,16 @@ def _sum_weights(code: Code, responders: tuple[int, ...]) -> Elements:
 
 
 @lru_cache(maxsize=16)
-def _completion(code: Code) -> Elements:
-    """Solve the zero sum of the first D answers and one more for that one."""
+def completion_matrix(code: Code) -> Elements:
+    """Return the matrix that completes a polynomial of degree 2 (l + t - 1) whose sum over beta_1..beta_l is 0.
+
+    It maps the values at the points of the first D = 2l + 2t - 2 clients to those at the others': read-only float64
+    array, shape (primes, n - D, D). Each row solves the zero sum of the first D answers and one more for that one.
+    """
     first = code.recovery - 1
     rows: list[list[list[int]]] = [[] for _ in code.field.primes]
     for client in range(first + 1, code.clients + 1):
-        weights = _sum_weights(code, (*range(1, first + 1), client))
+        weights = sum_weights(code, (*range(1, first + 1), client))
         for i, p in enumerate(code.field.primes):
             own = -pow(int(weights[i, -1]), -1, p)
             rows[i].append([own * int(weight) % p for weight in weights[i, :-1]])

@@ -22,7 +22,7 @@ import struct
 
 import numpy as np
 
-from fastlloyd.protocols.secfc.field.lagrange import Code
+from fastlloyd.protocols.secfc.field.lagrange import Code, completion_matrix
 from fastlloyd.protocols.secfc.field.prime import Elements
 from fastlloyd.randomness.prg import KeyStream
 
@@ -59,7 +59,7 @@ def zero_sum_mask(
     drawn = code.recovery - 1
     if client <= drawn:
         return code.field.uniform_from(stream, struct.pack("<III", iteration, client, block), shape)
-    row = code.completion_matrix()[:, client - drawn - 1]
+    row = completion_matrix(code)[:, client - drawn - 1]
     total = code.field.zeros(shape)
     for j in range(1, drawn + 1):
         part = code.field.uniform_from(stream, struct.pack("<III", iteration, j, block), shape)

@@ -33,19 +33,16 @@ class Errors:
 ONE_KEY = Errors(ERROR_BOUND, ERROR_VARIANCE, 1.0)
 
 
-def common_key(ring: int, keys: int) -> Errors:
-    """Return the errors e_0 + u e + e_1 s of encryptions under the common public key of `keys` parties.
+def errors_of(ring: int, keys: int) -> Errors:
+    """Return the errors under one party's key, or e_0 + u e + e_1 s under the common public key of `keys` parties.
 
     u and the P parts of s are uniform on -1, 0, 1 and e is the sum of P errors: N coefficients each of variance
     10.5 (2 / 3 of P, and 2 P / 3). The bound is eight standard deviations, not a worst case.
     """
+    if keys == 1:
+        return ONE_KEY
     variance = ERROR_VARIANCE * (1.0 + ring * 4.0 * keys / 3.0)
     return Errors(SWITCH_TAIL * math.sqrt(variance), variance, float(keys))
-
-
-def errors_of(ring: int, keys: int) -> Errors:
-    """Return the errors under one party's key, or under a key that `keys` parties share."""
-    return common_key(ring, keys) if keys > 1 else ONE_KEY
 
 
 def add(first: Sample, second: Sample, modulus: int) -> Sample:
@@ -106,42 +103,30 @@ def open_switched(vectors: NDArray[np.int64], share: NDArray[np.int64], wire_bit
     return found
 
 
-def encode_parts(parts: NDArray[np.int64], wire_bits: int) -> bytes:
-    """Write numbers modulo 2^w, in w / 8 bytes each, little endian."""
-    rows = np.ascontiguousarray(parts & ((1 << wire_bits) - 1), dtype="<u8").view(np.uint8).reshape(-1, 8)
-    return rows[:, : wire_bits // 8].tobytes()
-
-
-def decode_parts(data: bytes, wire_bits: int) -> NDArray[np.int64]:
-    """Undo `encode_parts`; the caller checks the length."""
-    rows = np.zeros((len(data) // (wire_bits // 8), 8), dtype=np.uint8)
-    rows[:, : wire_bits // 8] = np.frombuffer(data, dtype=np.uint8).reshape(len(rows), -1)
-    return rows.reshape(-1).view("<u8").astype(np.int64)
-
-
 def sample_bytes(degree: int, wire_bits: int) -> int:
     """Count the bytes of one sample on the wire."""
     return (degree + 1) * (wire_bits // 8)
 
 
-def encode(sample: Sample, wire_bits: int) -> bytes:
-    """Write samples one after the other, each number in w / 8 bytes, little endian."""
-    table = np.column_stack((sample.constants, sample.vectors)).astype("<u8")
-    return table.view(np.uint8).reshape(*table.shape, 8)[:, :, : wire_bits // 8].tobytes()
+def encode(numbers: NDArray[np.int64], wire_bits: int) -> bytes:
+    """Write numbers modulo 2^w one after the other, in w / 8 bytes each, little endian."""
+    rows = np.ascontiguousarray(numbers & ((1 << wire_bits) - 1), dtype="<u8").view(np.uint8).reshape(-1, 8)
+    return rows[:, : wire_bits // 8].tobytes()
 
 
-def decode(data: bytes, count: int, degree: int, wire_bits: int) -> Sample:
-    """Undo `encode`.
+def decode(data: bytes, wire_bits: int) -> NDArray[np.int64]:
+    """Undo `encode`, shape (numbers,); the message class has checked the length."""
+    rows = np.zeros((len(data) // (wire_bits // 8), 8), dtype=np.uint8)
+    rows[:, : wire_bits // 8] = np.frombuffer(data, dtype=np.uint8).reshape(len(rows), -1)
+    return rows.reshape(-1).view("<u8").astype(np.int64)
 
-    Raises
-    ------
-    ValueError
-        Another length: the sender is at fault.
-    """
-    expected = count * sample_bytes(degree, wire_bits)
-    if len(data) != expected:
-        raise ValueError(f"expected {expected} bytes of {count} samples, got {len(data)}")
-    table = np.zeros((count, degree + 1, 8), dtype=np.uint8)
-    table[:, :, : wire_bits // 8] = np.frombuffer(data, dtype=np.uint8).reshape(count, degree + 1, -1)
-    numbers = table.reshape(count, -1).view("<u8").astype(np.int64)
+
+def encode_samples(sample: Sample, wire_bits: int) -> bytes:
+    """Write samples one after the other, the constant of each first."""
+    return encode(np.column_stack((sample.constants, sample.vectors)), wire_bits)
+
+
+def decode_samples(data: bytes, degree: int, wire_bits: int) -> Sample:
+    """Undo `encode_samples`."""
+    numbers = decode(data, wire_bits).reshape(-1, degree + 1)
     return Sample(numbers[:, 0], numbers[:, 1:])

@@ -1,13 +1,12 @@
 """Worker processes for vertical-he's heavy part: the library that computes on ciphertexts holds Python's lock.
 
 Each worker is a fresh interpreter that runs this module, started with a bare environment: it sees no variable of a
-launcher and never imports mpi4py. It gets the plan and the computing party's columns on its standard input, keeps every
-n-th encrypted block (the linear schemes divide the remaining ones by clusters), and answers on its standard output. It
-ends when its input ends.
+launcher and never imports mpi4py. Over a pipe it gets the plan and the computing party's columns, keeps every n-th
+encrypted block (the linear schemes divide the remaining ones by clusters), and answers. It ends when the pipe ends.
 
 ::
 
-    frame: kind u8 | length u64 | body         little endian
+    message of `multiprocessing.connection`: kind u8 | body         little endian
     SETUP     plan, number of records, place among the workers: JSON, its length u32 before it; then columns as float64
     KEYS      byte strings, each behind its length (u32)
     BEGIN     centres as float64
@@ -25,13 +24,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import selectors
 import struct
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import IO, Any, Self
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ from fastlloyd.protocols.vertical_he.math.computer import Computer, Engine, Work
 from fastlloyd.protocols.vertical_he.math.engine import count_engines, make_engine, round_seconds, shared_blocks
 from fastlloyd.protocols.vertical_he.plan import Plan
 
-_FRAME = struct.Struct("<BQ")
+_Pipe: TypeAlias = "Connection[Any, Any]"
 _LENGTH = struct.Struct("<I")
 _PLACE = struct.Struct("<II")
 _FRACTION = struct.Struct("<d")
@@ -89,6 +89,7 @@ class WorkerEngine(Engine):
         self._plan = plan
         self._finisher = make_engine(plan, raw_columns[:, :0])
         self._workers: list[subprocess.Popen[bytes]] = []
+        self._pipes: list[_Pipe] = []
         columns = np.ascontiguousarray(raw_columns, "<f8").tobytes()
         n = raw_columns.shape[1]
         self.blocks = plan.blocks_of(n)
@@ -98,11 +99,13 @@ class WorkerEngine(Engine):
         self._busy: set[int] = set()
         try:
             for _ in range(count):
-                self._workers.append(_start())
-            for number, worker in enumerate(self._workers):
+                worker, pipe = _start()
+                self._workers.append(worker)
+                self._pipes.append(pipe)
+            for number in range(count):
                 values = {"plan": plan.to_json(), "n": n, "number": number, "engines": count}
                 described = json.dumps(values).encode()
-                self._write(worker, _Kind.SETUP, _LENGTH.pack(len(described)) + described + columns)
+                self._write(number, _Kind.SETUP, _LENGTH.pack(len(described)) + described + columns)
                 self._busy.add(number)
         except BaseException:
             self.close()
@@ -116,15 +119,12 @@ class WorkerEngine(Engine):
 
     def close(self) -> None:
         """Stop the workers."""
-        for worker in self._workers:
-            for stream in (worker.stdin, worker.stdout):
-                if stream is not None:
-                    with contextlib.suppress(OSError):
-                        stream.close()
+        for pipe in self._pipes:
+            pipe.close()
         for worker in self._workers:
             worker.kill()
             worker.wait()
-        self._workers = []
+        self._workers, self._pipes = [], []
 
     def keys(self, parts: Sequence[bytes]) -> None:
         """Take the key holder's public keys."""
@@ -153,49 +153,51 @@ class WorkerEngine(Engine):
     def evaluate(self, centers: NDArray[np.float64]) -> Work:
         """Add up one round on all workers at once."""
         body = np.ascontiguousarray(centers, "<f8").tobytes()
-        for worker in self._workers:
-            self._write(worker, _Kind.ADD_UP, body)
-        fractions = dict.fromkeys(range(len(self._workers)), 0.0)
+        numbers = {pipe: number for number, pipe in enumerate(self._pipes)}
+        for number in numbers.values():
+            self._write(number, _Kind.ADD_UP, body)
+        fractions = dict.fromkeys(numbers.values(), 0.0)
         total = np.zeros((self._plan.outputs, self._plan.scales.ring + 1), dtype=np.int64)
-        modulus = self._finisher.modulus
-        with selectors.DefaultSelector() as selector:
-            for number, worker in enumerate(self._workers):
-                selector.register(_stream(worker.stdout), selectors.EVENT_READ, number)
-            while selector.get_map():
-                for key, _ in selector.select():
-                    kind, content = self._read(self._workers[key.data])
-                    if kind is _Kind.PROGRESS:
-                        (fractions[key.data],) = _FRACTION.unpack(content)
-                        yield sum(fractions.values()) / len(fractions)
-                    else:
-                        total = (total + np.frombuffer(content, "<i8").reshape(total.shape)) % modulus
-                        selector.unregister(key.fileobj)
+        while numbers:
+            ready = wait(list(numbers))
+            for pipe in [each for each in numbers if each in ready]:
+                kind, content = self._read(numbers[pipe])
+                if kind is _Kind.PROGRESS:
+                    (fractions[numbers[pipe]],) = _FRACTION.unpack(content)
+                    yield sum(fractions.values()) / len(fractions)
+                else:
+                    total = (total + np.frombuffer(content, "<i8").reshape(total.shape)) % self._finisher.modulus
+                    del numbers[pipe]
         return self._finisher.finish(Sample(total[:, 0], total[:, 1:]))
 
     def _command(self, numbers: Iterable[int], kind: _Kind, body: bytes) -> None:
         """Send a command to some workers, once they have carried out the last one."""
         for number in numbers:
             self._settle((number,))
-            self._write(self._workers[number], kind, body)
+            self._write(number, kind, body)
             self._busy.add(number)
 
     def _settle(self, numbers: Iterable[int] | None = None) -> None:
         """Wait until workers, or all of them, have carried out their last command."""
         for number in sorted(self._busy if numbers is None else self._busy.intersection(numbers)):
             self._busy.remove(number)
-            self._read(self._workers[number])
+            self._read(number)
 
-    def _write(self, worker: subprocess.Popen[bytes], kind: _Kind, body: bytes) -> None:
+    def _write(self, number: int, kind: _Kind, body: bytes) -> None:
         try:
-            _send(_stream(worker.stdin), kind, body)
+            _send(self._pipes[number], kind, body)
         except OSError as error:
-            raise InternalError(f"a worker process ended (code {worker.poll()}); give fewer --workers") from error
+            code = self._workers[number].poll()
+            raise InternalError(f"a worker process ended (code {code}); give fewer --workers") from error
 
-    def _read(self, worker: subprocess.Popen[bytes]) -> tuple[_Kind, bytes]:
-        frame = _receive(_stream(worker.stdout))
-        if frame is None:
-            raise InternalError(f"a worker process ended (code {worker.wait()}); give fewer --workers, or check memory")
-        kind, body = frame
+    def _read(self, number: int) -> tuple[_Kind, bytes]:
+        try:
+            kind, body = _receive(self._pipes[number])
+        except (EOFError, OSError) as error:
+            code = self._workers[number].wait()
+            raise InternalError(
+                f"a worker process ended (code {code}); give fewer --workers, or check memory"
+            ) from error
         if kind is _Kind.REFUSED:
             raise ValueError(body.decode())
         if kind is _Kind.FAILED:
@@ -227,52 +229,30 @@ def open_engine(plan: Plan, raw_columns: NDArray[np.float64], workers: int) -> I
         yield engine
 
 
-def _start() -> subprocess.Popen[bytes]:
-    """Start one worker, with a bare environment and one thread for linear algebra."""
+def _start() -> tuple[subprocess.Popen[bytes], _Pipe]:
+    """Start one worker, with a bare environment and one thread for linear algebra; return it, and the pipe to it."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    return subprocess.Popen(
-        [sys.executable, "-m", "fastlloyd.protocols.vertical_he.math.workers"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**kept, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-        bufsize=0,
-    )
+    ours, theirs = Pipe()
+    with theirs:
+        words = [sys.executable, "-m", "fastlloyd.protocols.vertical_he.math.workers", str(theirs.fileno())]
+        worker = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            env={**kept, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        )
+    return worker, ours
 
 
-def _stream(stream: IO[bytes] | None) -> IO[bytes]:
-    if stream is None:
-        raise InternalError("a worker process has no pipes")
-    return stream
+def _send(pipe: _Pipe, kind: _Kind, body: bytes = b"") -> None:
+    pipe.send_bytes(bytes([kind]) + body)
 
 
-def _send(stream: IO[bytes], kind: _Kind, body: bytes) -> None:
-    """Write one frame."""
-    left = memoryview(_FRAME.pack(kind, len(body)) + body)
-    while left:
-        left = left[stream.write(left) :]
-    stream.flush()
-
-
-def _receive(stream: IO[bytes]) -> tuple[_Kind, bytes] | None:
-    """Read one frame; None at the end of the stream."""
-    head = _exactly(stream, _FRAME.size)
-    if head is None:
-        return None
-    kind, length = _FRAME.unpack(head)
-    body = _exactly(stream, length)
-    return None if body is None else (_Kind(kind), body)
-
-
-def _exactly(stream: IO[bytes], count: int) -> bytes | None:
-    """Read exactly `count` bytes; return None at the end of the stream."""
-    pieces: list[bytes] = []
-    while count:
-        piece = stream.read(min(count, 1 << 20))
-        if not piece:
-            return None
-        pieces.append(piece)
-        count -= len(piece)
-    return b"".join(pieces)
+def _receive(pipe: _Pipe) -> tuple[_Kind, bytes]:
+    """Read one message; raise EOFError at the end of the pipe."""
+    content = pipe.recv_bytes()
+    return _Kind(content[0]), content[1:]
 
 
 def _join(parts: Sequence[bytes]) -> bytes:
@@ -296,8 +276,8 @@ def _centers(plan: Plan, body: bytes) -> NDArray[np.float64]:
 class _Worker:
     """The worker's side: carries out the frames."""
 
-    def __init__(self, out: IO[bytes]) -> None:
-        self._out = out
+    def __init__(self, pipe: _Pipe) -> None:
+        self._out = pipe
         self._engine: Computer | None = None
 
     def obey(self, kind: _Kind, body: bytes) -> None:
@@ -308,7 +288,7 @@ class _Worker:
             plan = Plan.from_json(described["plan"])
             columns = np.frombuffer(body[_LENGTH.size + length :], "<f8").reshape(-1, described["n"])
             self._engine = make_engine(plan, columns, number=described["number"], engines=described["engines"])
-            return _send(self._out, _Kind.DONE, b"")
+            return _send(self._out, _Kind.DONE)
         if self._engine is None:
             raise InternalError("a worker got work before its plan")
         if kind is _Kind.ADD_UP:
@@ -320,7 +300,7 @@ class _Worker:
         else:
             owner, block = _PLACE.unpack_from(body)
             self._engine.load(owner, block, _split(body[_PLACE.size :]))
-        return _send(self._out, _Kind.DONE, b"")
+        return _send(self._out, _Kind.DONE)
 
     def _add_up(self, engine: Computer, body: bytes) -> None:
         work = engine.add_up(_centers(engine.plan, body))
@@ -334,19 +314,15 @@ class _Worker:
 
 
 def main() -> None:
-    """Serve frames until the input ends."""
-    # Printed text must not disturb the frames.
-    out: Any = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
-    source = os.fdopen(os.dup(0), "rb", buffering=0)
-    worker = _Worker(out)
-    # A party that was killed leaves broken pipes: there is nobody to report to.
-    with contextlib.suppress(OSError):
-        while (frame := _receive(source)) is not None:
-            _serve(worker, out, frame)
+    """Serve the party at the other end of the pipe until it ends."""
+    # A party that was killed leaves a broken pipe: there is nobody to report to.
+    with Connection(int(sys.argv[1])) as pipe, contextlib.suppress(EOFError, OSError):
+        worker = _Worker(pipe)
+        while True:
+            _serve(worker, pipe, _receive(pipe))
 
 
-def _serve(worker: _Worker, out: IO[bytes], frame: tuple[_Kind, bytes]) -> None:
+def _serve(worker: _Worker, out: _Pipe, frame: tuple[_Kind, bytes]) -> None:
     """Carry out one command; answer with its error if it fails."""
     try:
         worker.obey(*frame)

@@ -14,7 +14,7 @@ from scipy.stats import chi2
 
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.protocols.secfc.field import lagrange
-from fastlloyd.protocols.secfc.field.lagrange import Code
+from fastlloyd.protocols.secfc.field.lagrange import Code, completion_matrix, sum_weights
 from fastlloyd.protocols.secfc.field.prime import Elements, Field
 from fastlloyd.randomness.secret import SecretRandom
 
@@ -205,13 +205,13 @@ def test_points_move_where_masks_would_not_be_determined() -> None:
 @pytest.mark.parametrize("responders", [(1, 2, 3, 4), (1, 2, 3, 4, 4), (0, 1, 2, 3, 4), (1, 2, 3, 4, 8)])
 def test_a_wrong_set_of_clients_is_a_bug(responders: tuple[int, ...]) -> None:
     with pytest.raises(InternalError, match="distinct clients of 1..7"):
-        Code(REAL, 2, 1, 7).sum_weights(responders)
+        Code(REAL, 2, 1, 7).decode_sums(np.zeros((len(REAL.primes), 5, 1)), responders)
 
 
 def test_matrices_are_computed_once_and_cannot_be_changed() -> None:
     code = Code(REAL, 2, 1, 7)
-    assert code.sum_weights(range(1, 8)) is Code(REAL, 2, 1, 7).sum_weights([1, 2, 3, 4, 5])
-    for matrix in (code.sum_weights(range(1, 8)), code.encoding_matrix(), code.completion_matrix()):
+    assert sum_weights(code, (1, 2, 3, 4, 5)) is sum_weights(Code(REAL, 2, 1, 7), (1, 2, 3, 4, 5))
+    for matrix in (sum_weights(code, (1, 2, 3, 4, 5)), code.encoding_matrix(), completion_matrix(code)):
         with pytest.raises(ValueError, match="read-only"):
             matrix[0] = 0
 

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fastlloyd.protocols.secfc.field.lagrange import Code
+from fastlloyd.protocols.secfc.field import zero_sum
+from fastlloyd.protocols.secfc.field.lagrange import Code, completion_matrix
 from fastlloyd.protocols.secfc.field.prime import Elements, Field, choose_field
 from fastlloyd.protocols.secfc.field.zero_sum import constant_with_sum, zero_sum_mask
 from fastlloyd.randomness.prg import KeyStream
@@ -57,7 +58,7 @@ def test_the_server_s_view_is_a_function_of_the_sum_in_every_case(segments: int,
     drawn = code.recovery - 1
     axes = np.meshgrid(*[np.arange(p) - p // 2] * drawn, indexing="ij")
     first = np.stack(axes).reshape(1, drawn, -1).astype(np.float64)
-    every = np.concatenate([first, code.field.matmul(code.completion_matrix(), first)], axis=1)
+    every = np.concatenate([first, code.field.matmul(completion_matrix(code), first)], axis=1)
 
     def view(values: list[int]) -> Counter[tuple[float, ...]]:
         """All masked answers to a polynomial given at the first 2l + 2t - 1 clients."""
@@ -118,7 +119,7 @@ def test_masks_of_very_many_clients_stay_exact(monkeypatch: pytest.MonkeyPatch) 
     # More masks than fit a float64 sum, all at their largest where the weights have one sign: the worst to be drawn.
     code = Code(Field((16777213,)), 1, 201, 403)
     last, drawn = 403, code.recovery - 1
-    row = code.completion_matrix()[0, last - drawn - 1]
+    row = completion_matrix(code)[0, last - drawn - 1]
     whole = 16777212
 
     def largest(self: Field, stream: KeyStream, nonce: bytes, shape: tuple[int, ...]) -> Elements:
@@ -139,6 +140,7 @@ def test_sums_of_the_largest_products_are_reduced_on_the_way(monkeypatch: pytest
     assert drawn * large * large > 2**53
     monkeypatch.setattr(Field, "uniform_from", lambda self, stream, nonce, shape: np.full((1, *shape), float(large)))
     rows = np.full((1, 2, drawn), float(large))
-    code = SimpleNamespace(field=field, recovery=drawn + 1, completion_matrix=lambda: rows)
+    code = SimpleNamespace(field=field, recovery=drawn + 1)
+    monkeypatch.setattr(zero_sum, "completion_matrix", lambda code: rows)
     found = zero_sum_mask(code, drawn + 2, (3,), stream=KeyStream(bytes(32)), iteration=0)
     assert (found.astype(np.int64) % 16777213 == drawn * large * large % 16777213).all()

@@ -55,7 +55,7 @@ def test_all_shares_together_open_what_the_common_key_encrypts_and_all_but_one_d
     context = joint.context
     public = Refresher(context, context.load_public_key(joint.public))
     zeros = public.zeros(8)
-    errors = lwe.common_key(2048, parties)
+    errors = lwe.errors_of(2048, parties)
     assert np.abs(joint.open(zeros, joint.shares)).max() < errors.bound
     for left_out in range(parties):
         fewer = joint.shares[:left_out] + joint.shares[left_out + 1 :]
@@ -67,7 +67,7 @@ def test_errors_under_a_common_key_have_the_variance_that_is_counted() -> None:
     public = Refresher(joint.context, joint.context.load_public_key(joint.public))
     found = joint.open(public.zeros(400), joint.shares).astype(float)
     # The estimate's deviation is sqrt(2 / 400) of it, that of a key's and errors' lengths below 0.02: five of these.
-    assert found.var() == pytest.approx(lwe.common_key(2048, 3).variance, rel=0.4)
+    assert found.var() == pytest.approx(lwe.errors_of(2048, 3).variance, rel=0.4)
 
 
 @pytest.mark.parametrize("parties", [2, 3])
