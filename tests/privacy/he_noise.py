@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.protocols.vertical_he import holder
-from fastlloyd.protocols.vertical_he.frame import piece_format
 from fastlloyd.protocols.vertical_he.math import lwe
 from fastlloyd.protocols.vertical_he.messages import KeyPiece, NoisySamples, NoisySums, PartialOpenings
 from fastlloyd.protocols.vertical_he.plan import Plan
@@ -68,7 +67,7 @@ class Pieces:
         plan = self._plan
         if header.type == KeyPiece.TYPE:
             (group,) = (g for g, ranks in enumerate(plan.groups) if {sender.rank, receiver.rank} <= set(ranks))
-            self._keys[group] = KeyPiece.read(body, piece_format(plan)).coefficients
+            self._keys[group] = KeyPiece.read(body, plan).coefficients
         elif header.type == NoisySamples.TYPE:
             self._vectors[header.round] = lwe.decode_samples(body, plan.scales.ring, plan.scales.wire_bits).vectors
         elif header.type == PartialOpenings.TYPE:

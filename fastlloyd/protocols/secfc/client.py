@@ -7,6 +7,8 @@ Source: SecFC, Alg. 1, lines 7, 9 to 16 and 25. `math/coded.py` and `math/signs.
 
 from __future__ import annotations
 
+import hashlib
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +21,7 @@ from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Sen
 from fastlloyd.protocols.secfc.math.attempt import Attempt, least_inertia, stop_copies
 from fastlloyd.protocols.secfc.math.coded import Coder
 from fastlloyd.protocols.secfc.math.differences import JoinedDifferences, Question, Step
-from fastlloyd.protocols.secfc.math.masks import RoundMasks, ServerDigest
+from fastlloyd.protocols.secfc.math.masks import RoundMasks
 from fastlloyd.protocols.secfc.math.memory import UNNUMBERED, Memory
 from fastlloyd.protocols.secfc.math.rotation import turn_back
 from fastlloyd.protocols.secfc.math.signs import dummy_bits
@@ -27,6 +29,7 @@ from fastlloyd.protocols.secfc.messages import CodedValues, Finished, Signs, Sig
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.reveal import local_inertia, reveal_centers
 from fastlloyd.protocols.secfc.sharing import Shares
+from fastlloyd.randomness import domains
 from fastlloyd.wire.header import SERVER, PartyId
 
 
@@ -149,7 +152,7 @@ class _Exchange:
 
     def __init__(self, me: PartyId, plan: Plan, coder: Coder, seed: bytes, run_id: bytes) -> None:
         self._me, self._plan, self._coder, self._seed = me, plan, coder, seed
-        self._replies = ServerDigest(run_id)
+        self._replies = hashlib.sha256(domains.SECFC_REPLIES + run_id)
         self._t = 0
         self.memory = Memory(coder.records)
         """Comparisons that the server has settled."""
@@ -201,7 +204,9 @@ class _Exchange:
             raise self._wrong(
                 f"was decoded from {len(reply.included)} answers, expected at least {self._plan.needed_answers}"
             )
-        self._replies.add(reply.body())
+        body = reply.body()
+        # With its length, so that different rows of replies have different digests.
+        self._replies.update(struct.pack("<Q", len(body)) + body)
         self._t += 1
         positive = np.empty(joined.count, dtype=np.bool_)
         positive[order] = reply.positive
@@ -211,7 +216,7 @@ class _Exchange:
     def _masks(self) -> RoundMasks:
         """Return the masks of the next answer."""
         # Differs from the paper: without them the server could decode what each segment adds.
-        plan, replies = self._plan, self._replies.digest
+        plan, replies = self._plan, self._replies.digest()
         return RoundMasks(
             plan.code, self._me.rank, seed=self._seed, replies=replies, round_=self._t, mantissa=plan.mantissa_bits
         )

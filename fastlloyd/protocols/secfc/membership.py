@@ -74,7 +74,9 @@ def agree_order(
     public = yield from _exchange_keys(me, plan, key, secret)
     tags = [secret.bytes(TAG_BYTES) for _ in range(size)]
     marked = [tag + (_RECORD if i < raw_count else _PADDING) for i, tag in enumerate(tags)]
-    sealed = _seal_all(marked, public, plan, run_id=run_id, secret=secret)
+    keys = [public[party] for party in plan.everybody]
+    # All layers around each tag, client 1's outermost; in random order, so that places do not reveal padding.
+    sealed = [seal(content, keys, run_id=run_id, secret=secret) for content in shuffle(marked, secret)]
     opened = yield from _mix(me, sealed, key, plan, run_id=run_id, secret=secret)
     union = yield from _publish(me, opened, plan)  # §6: the "private set union"
     places = {tag: place for place, tag in enumerate(union)}
@@ -105,14 +107,6 @@ def _exchange_keys(me: PartyId, plan: Plan, key: LayerKey, secret: SecretRandom)
             ) from error
         public[party] = message.value
     return public
-
-
-def _seal_all(
-    contents: list[bytes], public: dict[PartyId, bytes], plan: Plan, *, run_id: bytes, secret: SecretRandom
-) -> list[bytes]:
-    """Put all layers around each tag, client 1's outermost; in random order, so that places do not reveal padding."""
-    keys = [public[party] for party in plan.everybody]
-    return [seal(content, keys, run_id=run_id, secret=secret) for content in shuffle(contents, secret)]
 
 
 def _mix(

@@ -70,7 +70,9 @@ def reveal_centers(
     if me not in roll.present:
         return None, roll.present
     opening = roll.present[: plan.revealing]  # §7: l + t clients
-    clusters = _large_enough(FilledClusters.of(labels, plan.k), plan.least_revealed)
+    filled = FilledClusters.of(labels, plan.k)
+    kept = filled.sizes >= plan.least_revealed
+    clusters = FilledClusters(filled.used[kept], filled.sizes[kept])
     own = coder.sums(labels, clusters, plan.k)  # Alg. 1, line 11, once more: of the last assignment
     if me in opening:
         yield Send(tuple(p for p in roll.present if p != me), CenterShares(own, plan.field), t)
@@ -103,12 +105,6 @@ def _disagreement(me: PartyId, opening: tuple[PartyId, ...], why: str) -> PeerEr
         "sent the clients different assignments; the shares alone do not show which",
         rank=next(party for party in opening if party != me).rank,
     )
-
-
-def _large_enough(clusters: FilledClusters, least: int) -> FilledClusters:
-    """Leave out clusters of fewer points than `least`."""
-    kept = clusters.sizes >= least
-    return FilledClusters(clusters.used[kept], clusters.sizes[kept])
 
 
 def _open(shares: NDArray[np.float64], opening: tuple[PartyId, ...], plan: Plan) -> NDArray[np.int64]:

@@ -7,8 +7,8 @@
 `sharing.py`          the common key of threshold mode (§4.2)
 `rounds.py`           the start, noise (step 4) and centres (step 5), the same at all parties; our weighing
 `messages.py`         the exchange; `frame.py`, the length of each message
-`math/engine.py`      the computing party's computation and its cost; `math/workers.py`, in several
-                      processes; `math/computer.py`, the interface and what the schemes share
+`math/workers.py`     the computing party's computation, in one process or several, and its cost
+`math/computer.py`    the interface of engines, and what the schemes share
 `math/linear.py`      scheme 'linear', ours: steps (1) to (3) as inner products
 `math/grid.py`        the soft assignment of the linear schemes
 `math/projection.py`  scheme 'projection', two clusters (§3.1); encrypted again in each round

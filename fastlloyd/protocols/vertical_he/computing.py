@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import PeerError, Reason, name_some
 from fastlloyd.party.effects import Attest, Gather, Party, Publish, Receive, Record, Send
-from fastlloyd.protocols.vertical_he.frame import blaming, block_format, key_format, parts_bytes, sums_format
+from fastlloyd.protocols.vertical_he.frame import blaming, block_format, key_format, parts_bytes
 from fastlloyd.protocols.vertical_he.he.ckks import Context
 from fastlloyd.protocols.vertical_he.he.keyshare import KeyShare
 from fastlloyd.protocols.vertical_he.he.lattice import Sample
@@ -93,7 +93,7 @@ def computing_party(
             constants = (sample.constants + noise(t) % modulus) % modulus  # §3, step (4): noise injection
             switched = lwe.switch(Sample(constants, sample.vectors), modulus, wire_bits)
             yield Send((holder,), NoisySamples(lwe.encode_samples(switched, wire_bits)), t)
-            sums = yield Receive(holder, NoisySums, t, sums_format(plan))
+            sums = yield Receive(holder, NoisySums, t, plan)
         yield Attest(holder, sums, t)
         state = post_process(sums.integers(), state, plan, t)  # §3, step (5): centroid update
         path.append(state.centers)

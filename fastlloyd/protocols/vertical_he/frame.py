@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from fastlloyd.errors import PeerError, RangeError
@@ -19,29 +18,6 @@ MOST_MESSAGE_BYTES = (1 << 30) - (1 << 22)
 
 Lengths: TypeAlias = tuple[int, ...]
 """Of a message's byte strings."""
-
-
-@dataclass(frozen=True, slots=True)
-class SumsFormat:
-    """The number of integers in a message, and their largest size."""
-
-    count: int
-    most: int
-
-
-@dataclass(frozen=True, slots=True)
-class PieceFormat:
-    """The shape of a piece of the key and its noise, and the largest size of the noise."""
-
-    ring: int
-    rounds: int
-    outputs: int
-    most: int
-
-    @property
-    def total(self) -> int:
-        """Bytes of both: one for each coefficient, eight for each number of the noise."""
-        return self.ring + 8 * self.rounds * self.outputs
 
 
 @contextmanager
@@ -93,9 +69,9 @@ def parts_bytes(plan: Plan) -> int:
     return len(plan.held(plan.openers[0])) * plan.outputs * (plan.scales.wire_bits // 8) if plan.openers else 0
 
 
-def piece_format(plan: Plan) -> PieceFormat:
-    """Return the shape of a piece of the key with its noise, which is below the modulus of the numbers on the wire."""
-    return PieceFormat(plan.scales.ring, plan.rounds, plan.outputs, 1 << (plan.scales.wire_bits - 1))
+def piece_bytes(plan: Plan) -> int:
+    """Count the bytes of a piece of the key, one for each coefficient, and of its noise, eight for each number."""
+    return plan.scales.ring + 8 * plan.rounds * plan.outputs
 
 
 def block_format(plan: Plan, rank: int) -> Lengths:
@@ -114,11 +90,6 @@ def block_bytes(plan: Plan) -> int:
 def sums_bytes(plan: Plan) -> int:
     """Count the bytes of one round's LWE samples."""
     return plan.outputs * sample_bytes(plan.scales.ring, plan.scales.wire_bits)
-
-
-def sums_format(plan: Plan) -> SumsFormat:
-    """Return the number of integers in a round's result and their bound: opened number and noise are below q / 2."""
-    return SumsFormat(plan.outputs, 1 << plan.scales.prime_bits[0])
 
 
 def check_messages(plan: Plan) -> None:

@@ -67,12 +67,10 @@ from fastlloyd.party.declaration import Declared, MessageBounds, Messages, OfPla
 from fastlloyd.party.message import NoPayload, Payload, Presence, check_size
 from fastlloyd.protocols.vertical_he.frame import (
     Lengths,
-    PieceFormat,
-    SumsFormat,
     block_bytes,
     key_bytes,
     parts_bytes,
-    piece_format,
+    piece_bytes,
     sums_bytes,
 )
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
@@ -277,7 +275,7 @@ class KeyPiece(NoPayload):
     """
 
     TYPE = 126
-    MOST_BYTES = OfPlan(lambda plan: piece_format(plan).total)
+    MOST_BYTES = OfPlan(piece_bytes)
     SEEN = Seen(
         "owner to owner of its group",
         "a piece of the key that a group of owners shares, and its noise",
@@ -294,16 +292,17 @@ class KeyPiece(NoPayload):
         return self.coefficients.astype("<i1").tobytes() + self.noise.astype("<i8").tobytes()
 
     @classmethod
-    def read(cls, body: bytes, format: PieceFormat) -> Self:
-        """Check the length, that coefficients are -1, 0 or 1, and the size of the noise."""
-        if len(body) != format.total:
-            raise ValueError(f"expected {format.total} bytes of a piece of the key, got {len(body)}")
-        coefficients = np.frombuffer(body, "<i1", format.ring).astype(np.int64)
-        noise = np.frombuffer(body, "<i8", -1, format.ring).astype(np.int64)
+    def read(cls, body: bytes, format: Plan) -> Self:
+        """Check the length, that coefficients are -1, 0 or 1, and that the noise is below the wire's modulus."""
+        ring, most = format.scales.ring, 1 << (format.scales.wire_bits - 1)
+        if len(body) != piece_bytes(format):
+            raise ValueError(f"expected {piece_bytes(format)} bytes of a piece of the key, got {len(body)}")
+        coefficients = np.frombuffer(body, "<i1", ring).astype(np.int64)
+        noise = np.frombuffer(body, "<i8", -1, ring).astype(np.int64)
         if coefficients.max() > 1 or coefficients.min() < -1:
             raise ValueError("expected a piece of the key with coefficients -1, 0 and 1, got another number")
-        if noise.max() > format.most or noise.min() < -format.most:
-            raise ValueError(f"expected noise from -{format.most} to {format.most}, got a larger one")
+        if noise.max() > most or noise.min() < -most:
+            raise ValueError(f"expected noise from -{most} to {most}, got a larger one")
         return cls(coefficients, noise.reshape(format.rounds, format.outputs))
 
 
@@ -356,13 +355,13 @@ class NoisySums(Payload):
     )
 
     @classmethod
-    def read(cls, body: bytes, format: SumsFormat) -> Self:
-        """Check the length, and the size of each integer."""
-        if len(body) != 8 * format.count:
-            raise ValueError(f"expected {format.count} integers of 8 bytes, got {len(body)} bytes")
-        numbers = np.frombuffer(body, dtype="<i8")
-        if numbers.max(initial=0) > format.most or numbers.min(initial=0) < -format.most:
-            raise ValueError(f"expected integers from -{format.most} to {format.most}, got a larger one")
+    def read(cls, body: bytes, format: Plan) -> Self:
+        """Check the length, and the size of each integer: opened number and noise are below q / 2."""
+        if len(body) != 8 * format.outputs:
+            raise ValueError(f"expected {format.outputs} integers of 8 bytes, got {len(body)} bytes")
+        numbers, most = np.frombuffer(body, dtype="<i8"), 1 << format.scales.prime_bits[0]
+        if numbers.max(initial=0) > most or numbers.min(initial=0) < -most:
+            raise ValueError(f"expected integers from -{most} to {most}, got a larger one")
         return cls(body)
 
     @classmethod
@@ -417,5 +416,5 @@ def bounds(plan: Plan) -> MessageBounds:
     An owner sends pieces of the key and all its encrypted blocks without an answer, so all of them may wait here.
     """
     pieces = len(plan.held(plan.openers[0])) if plan.openers else 0
-    ahead = key_bytes(plan) + pieces * piece_format(plan).total + (plan.blocks + 1) * block_bytes(plan)
+    ahead = key_bytes(plan) + pieces * piece_bytes(plan) + (plan.blocks + 1) * block_bytes(plan)
     return plan_bounds(_WITH_PLAN, plan, ahead_bytes=ahead)

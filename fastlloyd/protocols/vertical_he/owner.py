@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
-from fastlloyd.protocols.vertical_he.frame import blaming, key_format, sums_bytes, sums_format
+from fastlloyd.protocols.vertical_he.frame import blaming, key_format, sums_bytes
 from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.protocols.vertical_he.math import lwe, pairwise
 from fastlloyd.protocols.vertical_he.messages import (
@@ -110,7 +110,7 @@ def owner(
             # §4.2: this owner's "decryption shares".
             parts = [lwe.open_switched(vectors, piece.coefficients, wire_bits) + piece.noise[t] for piece in pieces]
             yield Send((computing,), PartialOpenings(lwe.encode(np.concatenate(parts), wire_bits)), t)
-        reply: NoisySums = yield Receive(holder, NoisySums, t, sums_format(plan))
+        reply: NoisySums = yield Receive(holder, NoisySums, t, plan)
         yield Attest(holder, reply, t)
         state = post_process(reply.integers(), state, plan, t)  # §3, step (5)
         path.append(state.centers)

@@ -115,9 +115,9 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
     noise = SideNoise(counts=least, sums=largest, private=private, openings=openings)
     if choice.scheme == PAIRWISE:
         seeded = public.mode == TWO_PARTY
-        scales = choose_circuit(public.n_total, public.k, noise, flooding=not private, seeded=seeded)
+        scales = choose_circuit(noise, seeded=seeded)
     else:
-        scales = choose_scales(public.n_total, public.k, choice.corners, noise, flooding=not private)
+        scales = choose_scales(noise)
     base = Plan(
         **same_named(Plan, public, choice),
         owners=owners,

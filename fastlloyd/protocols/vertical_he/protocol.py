@@ -38,8 +38,7 @@ from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
 from fastlloyd.protocols.vertical_he.math.computer import Engine
-from fastlloyd.protocols.vertical_he.math.engine import round_seconds
-from fastlloyd.protocols.vertical_he.math.workers import open_engine
+from fastlloyd.protocols.vertical_he.math.workers import open_engine, round_seconds
 from fastlloyd.protocols.vertical_he.messages import MESSAGES, bounds, early
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PublicParameters
@@ -165,15 +164,11 @@ class VerticalHE(Vertical[Plan]):
         noise = f"{count:.3g} on a count, {total:.3g} on a sum (scaled to [-1, 1])" + steps * bool(plan.stepping)
         return [*lines, PlanLine("noise of each side", noise)]
 
-    def serve(self, session: Session) -> Party[Outcome]:
-        """Run rank 0."""
-        return self._run(session)
-
     def take_part(self, session: Session) -> Party[Outcome]:
-        """Run another rank."""
-        return self._run(session)
+        """Run another rank, which does the same."""
+        return self.serve(session)
 
-    def _run(self, session: Session) -> Party[Outcome]:
+    def serve(self, session: Session) -> Party[Outcome]:
         """Align, plan, and run this party's role."""
         me, secret = session.me, SecretRandom()
         own = session.take_own(OwnColumns) if session.own is not None else None

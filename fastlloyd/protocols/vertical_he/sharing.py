@@ -17,7 +17,6 @@ from fastlloyd.protocols.vertical_he.frame import (
     common_format,
     contribution_format,
     lead_format,
-    piece_format,
 )
 from fastlloyd.protocols.vertical_he.he.ckks import Context, Refresher
 from fastlloyd.protocols.vertical_he.he.keyshare import KeyShare, add_parts, join_relin_key
@@ -147,7 +146,7 @@ def _share_pieces(me: PartyId, plan: Plan, deal: Deal | None) -> Party[tuple[Key
             piece = deal()
             yield Send(tuple(others), piece, SETUP_ROUND)
         else:
-            piece = yield Receive(first, KeyPiece, SETUP_ROUND, piece_format(plan))
+            piece = yield Receive(first, KeyPiece, SETUP_ROUND, plan)
         pieces.append(piece)
     return tuple(pieces)
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from fastlloyd.protocols.secfc.math.start import coins, first_seed, random_labels
 from fastlloyd.protocols.secfc.math.tournament import FilledClusters
 from fastlloyd.protocols.secfc.plan import Plan
-from fastlloyd.protocols.secfc.reference import copied_at
 from fastlloyd_papers.secfc.wide import LIMB_BITS, Wide
 
 # Sums of coordinates are cut here, so that products with coordinates and their sums stay below 2^53 in float64.
@@ -30,6 +29,27 @@ def run_pooled(points: NDArray[np.int64], plan: Plan) -> list[Labels]:
     courses = [run_course(points, plan, number) for number in range(plan.starts)]
     kept = [history for history, end in zip(courses, copied_at(courses, plan), strict=True) if end is None]
     return kept[least_inertia(points, [history[-1] for history in kept], plan)]
+
+
+def copied_at(courses: list[list[Labels]], plan: Plan) -> list[int | None]:
+    """Return for each start the round in which it reaches clusters that a start had before, and ends; None: it does not.
+
+    Starts of one pass advance together, so those of a round meet by number.
+    """
+    ends: list[int | None] = [None] * len(courses)
+    met: set[bytes] = set()
+    for numbers in plan.passes:
+        for t in range(plan.start_rounds, max(len(courses[number]) for number in numbers)):
+            for number in numbers:
+                course = courses[number]
+                ended = ends[number] is not None or t >= len(course)
+                if ended or (t > plan.start_rounds and (course[t] == course[t - 1]).all()):
+                    continue
+                _, first, where = np.unique(course[t], return_index=True, return_inverse=True)
+                clusters = np.where(course[t] < plan.k, first[where], -1).tobytes()
+                ends[number] = t if clusters in met else None
+                met.add(clusters)
+    return ends
 
 
 def run_course(points: NDArray[np.int64], plan: Plan, number: int) -> list[Labels]:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.protocols.secfc import reference as line_by_line
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
-from fastlloyd.protocols.secfc.reference import copied_at, reference
+from fastlloyd.protocols.secfc.reference import reference
 from fastlloyd.protocols.secfc.settings import PublicParameters
 from fastlloyd.wire.header import SERVER, PartyId
 from fastlloyd_papers.engine.registry import BENCHES, Options, find_bench
@@ -25,7 +26,7 @@ from fastlloyd_papers.secfc import table3 as secfc_table3
 from fastlloyd_papers.secfc.accuracy import central_lloyd, make_secfc_plan, measure, run_table
 from fastlloyd_papers.secfc.data import HALF_WIDTH, Source, deal_rows, gaussian_mixture, load_problem, rotate_pictures
 from fastlloyd_papers.secfc.design import FULL, KFED, PROTOCOL, QUICK, SECFC, Size, Table, code_for, columns, list_cells
-from fastlloyd_papers.secfc.lloyd import run_course, run_pooled
+from fastlloyd_papers.secfc.lloyd import copied_at, run_course, run_pooled
 from fastlloyd_papers.secfc.memory import run_secfc
 from fastlloyd_papers.secfc.report import AGREES, HIGHER, LOWER, accuracies, compare, one_start, summary
 from fastlloyd_papers.secfc.separation import local_separation, separation
@@ -161,6 +162,7 @@ def test_the_parties_give_the_labels_of_the_table_and_are_timed_and_counted() ->
     assert (run.labels == history[-1]).all()
     courses = [run_course(run.grid, plan, number) for number in range(plan.starts)]
     ends = copied_at(courses, plan)
+    assert ends == line_by_line.copied_at(courses, plan)
     kept = ends.count(None)
     courses = [course if end is None else course[: end + 1] for course, end in zip(courses, ends, strict=True)]
     # A choice follows only where starts end differently.

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.vertical_he.math.coefficients import CHAIN, LARGEST
-from fastlloyd.protocols.vertical_he.math.engine import make_engine
 from fastlloyd.protocols.vertical_he.math.pairwise import normalise
+from fastlloyd.protocols.vertical_he.math.workers import make_engine
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan

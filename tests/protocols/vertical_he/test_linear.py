@@ -17,12 +17,11 @@ from fastlloyd.protocols.vertical_he.frame import block_format, key_format
 from fastlloyd.protocols.vertical_he.he import ckks
 from fastlloyd.protocols.vertical_he.he.keyshare import KeyShare, add_parts, draw_error
 from fastlloyd.protocols.vertical_he.he.lattice import ERROR_BOUND
-from fastlloyd.protocols.vertical_he.math import engine, linear, lwe
-from fastlloyd.protocols.vertical_he.math.engine import make_engine
+from fastlloyd.protocols.vertical_he.math import linear, lwe, workers
 from fastlloyd.protocols.vertical_he.math.grid import shares
 from fastlloyd.protocols.vertical_he.math.linear import LinearEngine, short_steps
 from fastlloyd.protocols.vertical_he.math.lwe import errors_of
-from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
+from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine, make_engine
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
@@ -215,7 +214,7 @@ def test_the_computing_party_never_has_the_key(monkeypatch: pytest.MonkeyPatch) 
     points, start = blobs(300, 2, 2)
     simulate(linear_plan(300, 2), points, start)
     assert made == ["key"]
-    for module in (computing, engine):
+    for module in (computing, workers):
         tree = ast.parse(Path(module.__file__ or "").read_text("utf-8"))
         used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         assert "KeyHolder" not in used

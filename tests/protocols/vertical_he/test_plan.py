@@ -18,9 +18,9 @@ from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.vertical_he.frame import MOST_MESSAGE_BYTES, block_format
 from fastlloyd.protocols.vertical_he.he.lattice import ERROR_VARIANCE
 from fastlloyd.protocols.vertical_he.math.choose import linear_seconds, options, planned_option
-from fastlloyd.protocols.vertical_he.math.engine import round_seconds
 from fastlloyd.protocols.vertical_he.math.hints import FLOODING, HINT_SHARE, MOST_HINTED, Openings, hinted_share
 from fastlloyd.protocols.vertical_he.math.scales import MAX_ERROR, NOISE_TAIL, record_error
+from fastlloyd.protocols.vertical_he.math.workers import round_seconds
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import change_epsilon, check_plan, make_plan, try_options
 from fastlloyd.protocols.vertical_he.settings import Settings

@@ -15,10 +15,9 @@ from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder
 from fastlloyd.protocols.vertical_he.he.lattice import ERROR_BOUND
 from fastlloyd.protocols.vertical_he.math.choose import options
-from fastlloyd.protocols.vertical_he.math.engine import round_seconds
 from fastlloyd.protocols.vertical_he.math.grid import shares
 from fastlloyd.protocols.vertical_he.math.projection import ProjectionEngine, difference, encrypt_block
-from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
+from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine, round_seconds
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySums
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan

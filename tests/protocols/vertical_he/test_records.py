@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.protocols.vertical_he.math.engine import make_engine
+from fastlloyd.protocols.vertical_he.math.workers import make_engine
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySamples, NoisySums, PartialOpenings
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.run.simulation import Simulation

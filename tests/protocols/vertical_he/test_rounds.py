@@ -21,10 +21,10 @@ from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.protocols.vertical_he.budget import LEAST_ROUNDS, MOST_NOISE, automatic_rounds, multipliers
 from fastlloyd.protocols.vertical_he.frame import sums_bytes
 from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder
-from fastlloyd.protocols.vertical_he.math.engine import make_engine
 from fastlloyd.protocols.vertical_he.math.hints import Openings
 from fastlloyd.protocols.vertical_he.math.lwe import errors_of
 from fastlloyd.protocols.vertical_he.math.scales import flood_bound
+from fastlloyd.protocols.vertical_he.math.workers import make_engine
 from fastlloyd.protocols.vertical_he.messages import KeyMaterial, NoisySums
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.plan import Plan

@@ -20,7 +20,7 @@ from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder, Refreshe
 from fastlloyd.protocols.vertical_he.he.lattice import Parameters, Sample
 from fastlloyd.protocols.vertical_he.math import circuit, lwe
 from fastlloyd.protocols.vertical_he.math.choose import options
-from fastlloyd.protocols.vertical_he.math.engine import make_engine
+from fastlloyd.protocols.vertical_he.math.workers import make_engine
 from fastlloyd.protocols.vertical_he.messages import (
     EncryptedBlock,
     KeyContribution,

@@ -55,9 +55,7 @@ from fastlloyd.protocols.vertical_he.messages import (
     NoisySamples,
     NoisySums,
     PartialOpenings,
-    PieceFormat,
     Present,
-    SumsFormat,
 )
 from fastlloyd.wire.header import Message, PartyId
 
@@ -74,9 +72,16 @@ FEDDP = SimpleNamespace(rank=1, d=2, n_server=2, projected_bits=4, projected_lim
 SYNOPSIS = SynopsisFormat(clusters=2, d=1, with_total=True, sketches=0, shape=None, users=3)
 PLAIN_RESULT = {"k": 1, "d": 2, "n_total": 3, "share_result": True, "protocol": "vertical-plain"}
 RESULT: Any = SimpleNamespace(**PLAIN_RESULT)
+PIECE = SimpleNamespace(rounds=1, outputs=2, scales=SimpleNamespace(ring=3, wire_bits=4))
 POINTS = (bytes(range(32)), bytes(range(1, 33)))
 SEALED, SIGNATURE = bytes(range(100, 148)), bytes(range(64))
 BOX = Box(SEALED, SIGNATURE)
+
+
+def sums(outputs: int) -> SimpleNamespace:
+    """What a plan says of sums of at most 2."""
+    return SimpleNamespace(outputs=outputs, scales=SimpleNamespace(prime_bits=(1,)))
+
 
 GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
     "masked update": (MaskedUpdate(ELEMENTS.tobytes()), VECTOR, 32, "01000000feffffff03000000", 12),
@@ -172,13 +177,13 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
     "parts of openings": (PartialOpenings(b"1234"), 4, 125, "31323334", 4),
     "key piece": (
         KeyPiece(np.array([-1, 0, 1]), np.array([[5, -6]])),
-        PieceFormat(3, 1, 2, 6),
+        PIECE,
         126,
         "ff0001" + "0500000000000000faffffffffffffff",
         0,
     ),
     "present": (Present((P1, P3), 3), 3, 127, "05", 0),
-    "noisy sums": (NoisySums.of(np.array([-1, 2])), SumsFormat(2, 2), 123, "ffffffffffffffff0200000000000000", 16),
+    "noisy sums": (NoisySums.of(np.array([-1, 2])), sums(2), 123, "ffffffffffffffff0200000000000000", 16),
     "seed": (
         SeedContribution(POINTS[0]),
         None,
@@ -266,30 +271,30 @@ REFUSED: dict[str, tuple[type[Message], bytes, Any, str]] = {
         "expected 16 bytes of centres, weights and errors, got 0",
     ),
     "far result": (FinalResult, FLOATS, RESULT, "a centre lies outside [-1, 1]"),
-    "short piece": (KeyPiece, bytes(18), PieceFormat(3, 1, 2, 6), "expected 19 bytes of a piece of the key, got 18"),
+    "short piece": (KeyPiece, bytes(18), PIECE, "expected 19 bytes of a piece of the key, got 18"),
     "large piece": (
         KeyPiece,
         bytes([2] * 3) + bytes(16),
-        PieceFormat(3, 1, 2, 6),
+        PIECE,
         "expected a piece of the key with coefficients -1, 0 and 1, got another number",
     ),
     "large noise": (
         KeyPiece,
-        bytes(3) + bytes([7] + [0] * 15),
-        PieceFormat(3, 1, 2, 6),
-        "expected noise from -6 to 6, got a larger one",
+        bytes(3) + bytes([9] + [0] * 15),
+        PIECE,
+        "expected noise from -8 to 8, got a larger one",
     ),
     "short parts": (PartialOpenings, b"123", 4, "expected 4 bytes, got 3"),
     "short samples": (NoisySamples, b"123456", 7, "expected 7 bytes, got 6"),
-    "large sum": (NoisySums, b"\3" + b"\0" * 7, SumsFormat(1, 2), "expected integers from -2 to 2, got a larger one"),
-    "low sum": (NoisySums, b"\xfd" + b"\xff" * 7, SumsFormat(1, 2), "expected integers from -2 to 2, got a larger one"),
+    "large sum": (NoisySums, b"\3" + b"\0" * 7, sums(1), "expected integers from -2 to 2, got a larger one"),
+    "low sum": (NoisySums, b"\xfd" + b"\xff" * 7, sums(1), "expected integers from -2 to 2, got a larger one"),
     "lowest sum": (
         NoisySums,
         b"\0" * 7 + b"\x80",
-        SumsFormat(1, 2),
+        sums(1),
         "expected integers from -2 to 2, got a larger one",
     ),
-    "short sums": (NoisySums, b"\0" * 8, SumsFormat(2, 2), "expected 2 integers of 8 bytes, got 8 bytes"),
+    "short sums": (NoisySums, b"\0" * 8, sums(2), "expected 2 integers of 8 bytes, got 8 bytes"),
     "short keys": (KeyMaterial, b"ab", (1, 2), "expected 3 bytes of 2 ciphertexts or keys, got 2"),
     "long block": (EncryptedBlock, b"abcd", (3,), "expected 3 bytes of 1 ciphertexts or keys, got 4"),
 }

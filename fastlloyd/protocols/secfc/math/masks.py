@@ -11,7 +11,6 @@ Source: none in the paper; docs/secfc.md, "What the server learns".
 
 from __future__ import annotations
 
-import hashlib
 import struct
 
 import numpy as np
@@ -26,22 +25,6 @@ from fastlloyd.randomness.prg import KeyStream, derive, keystream
 
 _PURPOSES = (domains.SECFC_SUMS, domains.SECFC_SIGNS, domains.SECFC_ORDER)
 _DIGITS = 3
-
-
-class ServerDigest:
-    """A digest of the run's id and all that the server has sent in the rounds."""
-
-    def __init__(self, run_id: bytes) -> None:
-        self._digest = hashlib.sha256(domains.SECFC_REPLIES + run_id)
-
-    def add(self, reply: bytes) -> None:
-        """Add the body of one reply, with its length, so that different rows of replies have different digests."""
-        self._digest.update(struct.pack("<Q", len(reply)) + reply)
-
-    @property
-    def digest(self) -> bytes:
-        """32 bytes."""
-        return self._digest.digest()
 
 
 class RoundMasks:

@@ -55,7 +55,7 @@ def depth(k: int) -> int:
     return 1 + SIGN_DEPTH + (math.ceil(math.log2(k - 1)) if k > 2 else 0)
 
 
-def choose_circuit(n: int, k: int, noise: SideNoise, *, flooding: bool, seeded: bool) -> Scales:
+def choose_circuit(noise: SideNoise, *, seeded: bool) -> Scales:
     """Choose the smallest ring with a small enough error, and the largest scale that fits it.
 
     Parameters
@@ -68,17 +68,17 @@ def choose_circuit(n: int, k: int, noise: SideNoise, *, flooding: bool, seeded: 
     RangeError
         No ring of the table has room for the levels, or none has an X that the noise hides.
     """
-    wire_bits = 40 if flooding else 32
+    n, k, wire_bits = noise.openings.n, noise.openings.k, 32 if noise.private else 40
     found: list[Scales] = []
     fitting = False
     for ring in RINGS:
         room = most_bits(ring) // (depth(k) + 1)
         for scale in range(min(room, _MOST_SCALE), _LEAST_SCALE - 1, -1):
             for end, weight in itertools.product(range(min(scale, _MOST_END), _LEAST_END - 1, -1), _WEIGHTS):
-                fits = _fitting(n, k, noise, ring=ring, bits=(scale, end, weight), wire_bits=wire_bits, seeded=seeded)
+                fits = _fitting(noise, ring=ring, bits=(scale, end, weight), wire_bits=wire_bits, seeded=seeded)
                 fitting = fitting or bool(fits)
                 found += filter(noise.hides, fits)
-        if found and not flooding:
+        if found and noise.private:
             break
     if found:
         return min(found, key=lambda scales: (scales.flood, scales.error))
@@ -90,11 +90,9 @@ def choose_circuit(n: int, k: int, noise: SideNoise, *, flooding: bool, seeded: 
     )
 
 
-def _fitting(
-    n: int, k: int, noise: SideNoise, *, ring: int, bits: tuple[int, int, int], wire_bits: int, seeded: bool
-) -> list[Scales]:
+def _fitting(noise: SideNoise, *, ring: int, bits: tuple[int, int, int], wire_bits: int, seeded: bool) -> list[Scales]:
     """Try one ring and the scales of levels, end and weights; return nothing if it does not fit or errs too much."""
-    scale, end, weight = bits
+    (scale, end, weight), n, k = bits, noise.openings.n, noise.openings.k
     # unit = 2 / N * scale of the one-hot * scale of the weights
     unit_bits = end + weight + 1 - int(math.log2(ring))
     # The last prime is not yet known: the largest one bounds what the switch adds.

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from operator import attrgetter
 
 from fastlloyd.errors import RangeError
 from fastlloyd.protocols.vertical_he.he.lattice import ERROR_VARIANCE
@@ -72,24 +73,22 @@ def flood_bound(n: int, corners: int, scales: Scales, errors: Errors = ONE_KEY) 
     return (SWITCH_TAIL * math.hypot(sums, zero) + switched + 1.0) / scales.unit
 
 
-def choose_scales(n: int, k: int, corners: int, noise: SideNoise, *, flooding: bool) -> Scales:
+def choose_scales(noise: SideNoise) -> Scales:
     """Choose the smallest ring and prime with a small enough error.
 
     Parameters
     ----------
-    n, k, corners : int
     noise : SideNoise
-        It must fit, and it must hide X.
-    flooding : bool
-        The noise only floods X: then the most exact parameters win, not the smallest.
+        It must fit, and it must hide X. If it only floods X, the most exact parameters win, not the smallest.
 
     Raises
     ------
     RangeError
         No parameters of the table have b <= 1 %, room for n records, and an X that the noise hides.
     """
+    n, k, corners, flooding = noise.openings.n, noise.openings.k, noise.openings.corners, not noise.private
     fitting: list[Scales] = []
-    room = False
+    room, worth = False, attrgetter("flood", "error") if flooding else attrgetter("error", "flood")
     for ring, prime_bits in RINGS:
         errors = errors_of(ring, noise.openings.keys)
         for wire_bits in (40,) if flooding else (32, 40):
@@ -99,26 +98,18 @@ def choose_scales(n: int, k: int, corners: int, noise: SideNoise, *, flooding: b
             ]
             roomy = [scales for scales in tried if _has_room(n, scales, noise)]
             hidden = [scales for scales in roomy if noise.hides(scales)]
-            fitting += [min(hidden, key=_flood if flooding else _error)] if hidden else []
+            fitting += [min(hidden, key=worth)] if hidden else []
             room = room or bool(roomy)
     small = [scales for scales in fitting if scales.ring == fitting[0].ring]
     if small:
         enough = [scales for scales in small if scales.error <= WANTED_ERROR]
-        return enough[0] if enough and not flooding else min(small, key=_flood if flooding else _error)
+        return enough[0] if enough and not flooding else min(small, key=worth)
     if room:
         raise too_little_noise()
     raise RangeError(
         f"{n} records and {k} clusters leave no room for sums that one record's rounding moves by at most "
         f"{MAX_ERROR:.0%}: lower --k or vertical-he.degree, or split the records into several runs"
     )
-
-
-def _error(scales: Scales) -> tuple[float, float]:
-    return scales.error, scales.flood
-
-
-def _flood(scales: Scales) -> tuple[float, float]:
-    return scales.flood, scales.error
 
 
 def _has_room(n: int, scales: Scales, noise: SideNoise) -> bool:
