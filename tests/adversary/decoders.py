@@ -270,7 +270,7 @@ def _plans() -> Iterator[Subject]:
     merged = kfed.public_for(90, 3)
     yield _plan("kfed", kfed.plan_for(90, 3, 2), lambda p: kfed_plan.check_plan(p, merged, d=2, names=names))
     coded = secfc.plan_for(60, 2, 3)
-    told = secfc.settings(60, 3)
+    told = secfc.parameters(60, 3)
 
     def check_coded(plan: Any) -> None:
         secfc_plan.check_plan(plan, told, me=PartyId(1), names=coded.names, size=coded.sizes[0], caps=coded.sizes)

@@ -32,7 +32,7 @@ def run_pooled(points: NDArray[np.int64], plan: Plan) -> list[Labels]:
 
 
 def copied_at(courses: list[list[Labels]], plan: Plan) -> list[int | None]:
-    """Return for each start the round in which it reaches clusters that a start had before, and ends; None: it does not.
+    """Return for each start the round in which it reaches clusters that a start had before, and ends; None if never.
 
     Starts of one pass advance together, so those of a round meet by number.
     """

@@ -23,6 +23,7 @@ Albrecht et al., "Homomorphic encryption security standard" (2018).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -96,6 +97,12 @@ class Context:
     def cipher(self) -> Any:
         """Return an empty ciphertext for a result."""
         return library().Ciphertext()
+
+    def computed(self, operation: Callable[..., object], *inputs: Any) -> Any:
+        """Return the result of an operation of the evaluator, which writes it into a ciphertext."""
+        result = self.cipher()
+        operation(*inputs, result)
+        return result
 
     def level(self, primes: int) -> Any:
         """Return the level that has this number of primes left."""
@@ -180,9 +187,7 @@ class Context:
             check_nonzero(halves.second)  # which SEAL would refuse to transform
         cipher = self._build(self._form(len(primes), scale=scale), halves)
         if not seeded:
-            copy = self.cipher()
-            self.evaluator.transform_from_ntt(cipher, copy)
-            check_uniform(self.numbers(copy)[1], primes)
+            check_uniform(self.numbers(self.computed(self.evaluator.transform_from_ntt, cipher))[1], primes)
         return cipher
 
     def read_public_key(self, content: bytes) -> Halves:
@@ -348,19 +353,12 @@ class Refresher:
 
     def zeros(self, count: int) -> Sample:
         """Return `count` samples of zero at the last level."""
-        seal, level = library(), self._context.level(1)
-        ciphers = []
-        for _ in range(count):
-            cipher = seal.Ciphertext()
-            self._encryptor.encrypt_zero(level, cipher)
-            ciphers.append(cipher)
-        return self._context.extract(ciphers)
+        context, level = self._context, self._context.level(1)
+        return context.extract([context.computed(self._encryptor.encrypt_zero, level) for _ in range(count)])
 
     def encrypt(self, plain: Any) -> bytes:
         """Encrypt under the public key."""
-        cipher = library().Ciphertext()
-        self._encryptor.encrypt(plain, cipher)
-        return self._context.save(cipher)
+        return self._context.save(self._context.computed(self._encryptor.encrypt, plain))
 
 
 def encrypt_integers(

@@ -189,13 +189,9 @@ class PairwiseEngine(Computer):
             # Tiny values round to a plaintext of zero, which the library refuses to multiply by.
             if plain.is_zero():
                 continue
-            product = context.cipher()
-            context.evaluator.multiply_plain(weights, plain, product)
-            self._add(sums, base + output, product)
+            self._add(sums, base + output, context.computed(context.evaluator.multiply_plain, weights, plain))
         for column, cipher in self._bottoms[block].items():
-            product = context.cipher()
-            context.evaluator.multiply(weights, cipher, product)
-            self._add(sums, base + 1 + column, product)
+            self._add(sums, base + 1 + column, context.computed(context.evaluator.multiply, weights, cipher))
 
     def _add(self, sums: list[Any], place: int, product: Any) -> None:
         """Add to a running sum."""
@@ -221,12 +217,12 @@ class Arithmetic:
 
     def product(self, first: Any, second: Any) -> Any:
         """Multiply two ciphertexts of one level."""
-        result = self._context.cipher()
-        evaluator = self._context.evaluator
-        if first is second:
-            evaluator.square(first, result)
-        else:
-            evaluator.multiply(first, second, result)
+        context, evaluator = self._context, self._context.evaluator
+        result = (
+            context.computed(evaluator.square, first)
+            if first is second
+            else context.computed(evaluator.multiply, first, second)
+        )
         evaluator.relinearize_inplace(result, self._key)
         evaluator.rescale_to_next_inplace(result)
         return result
@@ -235,8 +231,7 @@ class Arithmetic:
         """Multiply by a real number (or one per slot); the result has the scale `target`."""
         primes = self._context.primes[: cipher.coeff_modulus_size()]
         plain = self._context.encode_slots(factor, target * primes[-1] / cipher.scale, cipher.parms_id())
-        result = self._context.cipher()
-        self._context.evaluator.multiply_plain(cipher, plain, result)
+        result = self._context.computed(self._context.evaluator.multiply_plain, cipher, plain)
         self._context.evaluator.rescale_to_next_inplace(result)
         result.scale = target
         return result
@@ -244,21 +239,15 @@ class Arithmetic:
     def plus(self, cipher: Any, value: Any) -> Any:
         """Add a real number, or one per slot; no level is used."""
         plain = self._context.encode_slots(value, cipher.scale, cipher.parms_id())
-        result = self._context.cipher()
-        self._context.evaluator.add_plain(cipher, plain, result)
-        return result
+        return self._context.computed(self._context.evaluator.add_plain, cipher, plain)
 
     def minus(self, cipher: Any) -> Any:
         """Negate."""
-        result = self._context.cipher()
-        self._context.evaluator.negate(cipher, result)
-        return result
+        return self._context.computed(self._context.evaluator.negate, cipher)
 
     def lower(self, cipher: Any, like: Any) -> Any:
         """Lower a ciphertext to another one's level, at its own scale."""
-        result = self._context.cipher()
-        self._context.evaluator.mod_switch_to(cipher, like.parms_id(), result)
-        return result
+        return self._context.computed(self._context.evaluator.mod_switch_to, cipher, like.parms_id())
 
     def sign(self, cipher: Any) -> Any:
         """Evaluate g, which approximates the sign, at x in [-1, 1]; |g| <= `LARGEST`; it uses seven levels."""
