@@ -231,14 +231,11 @@ def _evaluated(session: Session, plan: Plan, end: ClientResult) -> NDArray[np.fl
         return None
     if not plan.membership:
         bounds = session.inputs.bounds.match(plan.names)
-        return _means(scale(dataset.values[np.concatenate(splits)], bounds), end.labels)
+        points = scale(dataset.values[np.concatenate(splits)], bounds)
+        return np.stack(
+            [points[end.labels == cluster].mean(axis=0) for cluster in np.unique(end.labels[end.labels >= 0])]
+        )
     return end.centers if end.centers is not None and np.isfinite(end.centers).all() else None
-
-
-def _means(points: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the mean of each cluster that has points, shape (clusters, d)."""
-    used = np.unique(labels[labels >= 0])
-    return np.stack([points[labels == cluster].mean(axis=0) for cluster in used])
 
 
 PROTOCOL = SecFC()

@@ -86,7 +86,11 @@ def reveal_centers(
             shares.append(message.elements)
     if len({elements.shape for elements in shares}) > 1:
         raise _disagreement(me, opening, "are of different numbers of clusters")
-    sums = _open(np.stack(shares, axis=1), opening, plan)  # §7: "collectively reveal the cluster centers"
+    # §7: "collectively reveal the cluster centers"
+    segments = plan.code.decode_segments(np.stack(shares, axis=1), [party.rank for party in opening])
+    # An impossible sum must not wrap in 64 bits.
+    integers = np.clip(plan.field.decode(plan.code.join(segments, plan.d)), -(1 << 62), 1 << 62)
+    sums: NDArray[np.int64] = integers.astype(np.int64)
     # The largest norm of a sum, squared; in Python integers, which are exact.
     bound = squared_norm_bound(plan.d, plan.fraction_bits)
     if any(
@@ -105,16 +109,6 @@ def _disagreement(me: PartyId, opening: tuple[PartyId, ...], why: str) -> PeerEr
         "sent the clients different assignments; the shares alone do not show which",
         rank=next(party for party in opening if party != me).rank,
     )
-
-
-def _open(shares: NDArray[np.float64], opening: tuple[PartyId, ...], plan: Plan) -> NDArray[np.int64]:
-    """Decode the sums of clusters, shape (c, d), from shares of shape (primes, l + t, c, width)."""
-    code = plan.code
-    segments = code.decode_segments(shares, [party.rank for party in opening])
-    integers = code.field.decode(code.join(segments, plan.d))
-    # An impossible sum must not wrap in 64 bits.
-    clipped: NDArray[np.int64] = np.clip(integers, -(1 << 62), 1 << 62).astype(np.int64)
-    return clipped
 
 
 def local_inertia(raw_points: GridPoints, raw_labels: NDArray[np.int64], centers: NDArray[np.float64]) -> float:

@@ -354,7 +354,10 @@ class Refresher:
     def zeros(self, count: int) -> Sample:
         """Return `count` samples of zero at the last level."""
         context, level = self._context, self._context.level(1)
-        return context.extract([context.computed(self._encryptor.encrypt_zero, level) for _ in range(count)])
+        ciphers = [context.cipher() for _ in range(count)]
+        for cipher in ciphers:
+            self._encryptor.encrypt_zero(level, cipher)
+        return context.extract(ciphers)
 
     def encrypt(self, plain: Any) -> bytes:
         """Encrypt under the public key."""
