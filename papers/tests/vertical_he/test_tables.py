@@ -100,7 +100,7 @@ def test_the_first_round_s_extra_time_is_set_up_and_only_what_waits_is_a_message
     report = {
         "parameters": {
             "encryption": {"ring": 2048}, "scheme": "linear", "mode": "two-party", "owners": [0, 1], "computing": 1,
-            "n": 10_000,
+            "n_total": 10_000,
         },
         "rounds": [{"seconds": 5.0}, {"seconds": 1.0}, {"seconds": 2.0}],
         "timing": {"setup_seconds": 2.0, "total_seconds": 12.0},
