@@ -6,6 +6,13 @@ import pytest
 
 from fastlloyd.run.config import RunConfig
 from fastlloyd.testing import ProtocolContract
+from tests.mpi.support import QUICK
+
+
+@pytest.fixture(autouse=True)
+def without_plots_and_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the processes draw nothing: no plot and no page is asked of them."""
+    monkeypatch.setenv("PYTHONPATH", QUICK)
 
 
 @pytest.mark.slow
