@@ -163,7 +163,7 @@ def test_ends_belong_to_a_range_unless_they_are_open(low: int, width: int, value
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_every_protocol_explains_its_settings_and_takes_its_own_defaults(protocol: str) -> None:
-    defaults = import_module(f"{find(protocol).package}.settings").Settings()
+    defaults = find_protocol(protocol).settings()
     for path, about in find_protocol(protocol).settings_help(protocol).items():
         owner, _, name = path.partition(".")
         assert about.strip() == about and "\n" not in about and len(about) > 10
