@@ -20,7 +20,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.wire.regular import read_regular
 
 if TYPE_CHECKING:
-    from fastlloyd.data.answer import Answer
+    from fastlloyd.data.connection import Answer
 
 Kind = Literal["sqlite", "duckdb", "postgresql", "parquet"]
 CLIENT = "{client}"
@@ -77,8 +77,7 @@ class Database:
         ConfigError
             What reads it is not installed.
         """
-        from fastlloyd.data.answer import Answer
-        from fastlloyd.data.connection import ask
+        from fastlloyd.data.connection import Answer, ask
 
         with ask(self.kind, self.place, self.query, self.table, str(self)) as (names, batches):
             return Answer(str(self), names, batches, key=self.key)

@@ -1,6 +1,6 @@
 """Federated k-means as a scikit-learn estimator, all parties in memory.
 
-`estimator.py`  the class; `fitting.py`, one fit, which takes effect completely or not at all
+`estimator.py`  the class; a fit takes effect completely or not at all
 `parameter.py`  parameters, their errors, and the forms of bounds
 `inputs.py`     records and columns of each owner, and the inputs of the parties
 `account.py`    what fits spend, and budgets that copies share

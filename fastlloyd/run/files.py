@@ -329,13 +329,13 @@ def draw_result(dataset: Dataset | None, result: Result) -> dict[str, bytes]:
     names, centroids, bounds = result.features, result.centroids, result.bounds
     if centroids is None or not np.isfinite(centroids).all():
         return {}
-    from fastlloyd.report import picture, plot
+    from fastlloyd.report import plot
 
     drawn = {}
     quality = result.quality
     warning = f"Doubtful result. {quality.sentence}" if quality.warnings else ""
     if dataset is not None and dataset.image_shape is not None:
-        drawn["palette.png"] = picture.palette_picture(
+        drawn["palette.png"] = plot.palette_picture(
             dataset.image_shape, dataset.values, centroids, doubtful=bool(warning)
         )
     if plot.available():

@@ -1,6 +1,9 @@
 """A configuration read from a run file and from flags, and written as a run file.
 
 One TOML file is the whole truth of a run; flags override it. A relative path in it begins at its own folder.
+
+Untrusted TOML is parsed in time linear in its length: Python's parser takes hours for one key of very many parts
+(`a.a.a ... = 1`, 1 MiB), and returns integers that Python cannot write. TOML itself requires 64 bits.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +24,45 @@ from fastlloyd.party.option import AUTO, Option
 from fastlloyd.protocols.registry import knows, names
 from fastlloyd.run.config import AUTO_K, OPTIONS, VERTICAL, RunConfig
 from fastlloyd.wire.regular import read_regular_bytes
-from fastlloyd.wire.toml import MOST_BYTES, parse_toml
 
 _AUTO_NUMBER = re.compile("auto:[0-9]{1,9}")
+
+MOST_BYTES = 1 << 20
+MOST_PARTS = 64
+"""Most parts of one dotted key."""
+_PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
+_LONG_KEY = re.compile(rf"""(?<![\w"'\\-]){_PART}(?:\.[ \t]*+{_PART}){{{MOST_PARTS}}}""")
+
+
+def parse_toml(content: bytes) -> dict[str, Any]:
+    """Parse a TOML text.
+
+    Raises
+    ------
+    ValueError
+        It is not TOML, is longer than `MOST_BYTES`, or has a key of more than `MOST_PARTS` parts, too many brackets, or
+        an integer of more than 64 bits.
+    """
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"expected at most {MOST_BYTES} bytes")
+    text = content.decode("utf-8")
+    if _LONG_KEY.search(text):
+        raise ValueError(f"expected keys of at most {MOST_PARTS} parts")
+    try:
+        values = tomllib.loads(text)
+        _refuse_huge(values)
+    except RecursionError as error:
+        raise ValueError("too many brackets") from error
+    return values
+
+
+def _refuse_huge(value: Any) -> None:
+    """Refuse whole numbers of more than 64 bits."""
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            _refuse_huge(each)
+    elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise ValueError("a whole number of more than 64 bits")
 
 
 def load_config(

@@ -28,7 +28,7 @@ from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.privacy.delta import paper_delta
 from fastlloyd.protocols.fastlloyd import quality
 from fastlloyd.protocols.fastlloyd.rounds import choose_k
-from fastlloyd.protocols.feddp import quality as feddp_noise
+from fastlloyd.protocols.feddp import plan_lines as feddp_noise
 from fastlloyd.protocols.feddp.plan import PublicParameters
 from fastlloyd.protocols.feddp.proposal import make_plan
 from fastlloyd.report.quality import ResultNoise, judge

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fastlloyd.net.mpi.bell import Bell, epoll_descriptors
+from fastlloyd.net.mpi.transport import Bell, epoll_descriptors
 
 LONG_S = 0.000_5
 

@@ -33,7 +33,6 @@ PACKAGE = Path(fastlloyd.__file__).parent
 SIGHTS = sorted(path for path in PACKAGE.rglob("*.py") if "fastlloyd.report.sight import" in path.read_text("utf-8"))
 CODE = (
     "report/page/result.py",
-    "report/page/clusters.py",
     "report/unit.py",
     "report/sight.py",
     "protocols/registry.py",

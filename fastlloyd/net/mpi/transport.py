@@ -4,6 +4,10 @@ The only module that imports mpi4py, and only when a transport is made. A peer's
 unpickled. Every wait has a deadline: frames are matched with Improbe and received without blocking, so that even a peer
 that stops in the middle of a large frame cannot block this rank. A watchdog thread covers the calls of MPI without a
 deadline (MPI_Init, MPI_Comm_dup, MPI_Finalize).
+
+Between two looks a rank sleeps instead of polling all the time: MPI's libraries wait for their sockets through epoll
+descriptors, a process can wait for these, and it wakes when bytes arrive. This is only an optimisation: every sleep has
+a limit, and without descriptors it is a plain pause.
 """
 
 from __future__ import annotations
@@ -19,7 +23,6 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from fastlloyd.errors import EXIT_PEER, ConfigError, InternalError, PeerError, PeerGone, PeerTimeout
 from fastlloyd.net.cores import cores
-from fastlloyd.net.mpi.bell import Bell, epoll_descriptors
 from fastlloyd.net.mpi.launcher import (
     HOW_TO_INSTALL,
     TransportName,
@@ -44,6 +47,9 @@ from fastlloyd.wire.header import PartyId
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+import contextlib
+import select
+from pathlib import Path
 
 _TAG = 0
 # How long to poll before sleeping: with a core for each rank, and with shared cores.
@@ -59,6 +65,77 @@ _FRAME_HEADER_BYTES = 50
 _MOST_LEFT = 0.75
 # Segments of one end of a connection when it closes.
 _LAST_SEGMENTS = 2
+
+_SET_TIMER_SLACK = 29
+_TIMER_SLACK_NS = 1000
+_EPOLL = "anon_inode:[eventpoll]"
+# The limit of select().
+_MOST_DESCRIPTORS = 1024
+_FIRST_PAUSE_S = 0.000_02
+_LONGEST_PAUSE_S = 0.000_5
+_PAUSE_GROWTH = 1.25
+
+
+class Bell:
+    """Pauses for one thread, of increasing length, that end early when a descriptor becomes readable (the bell rings).
+
+    Parameters
+    ----------
+    descriptors : iterable of int
+        Become readable when something arrives; may be empty.
+
+    Notes
+    -----
+    A descriptor may be readable without a message for this rank, or stay silent although there is one (shared memory
+    rings no bell). So after a ring without a message the next pause is a plain one. Sleep for the longest pause only if
+    the bell rang for the last message; otherwise poll more often.
+    """
+
+    def __init__(self, descriptors: tuple[int, ...]) -> None:
+        self._descriptors = list(descriptors)
+        self._pause_s = _FIRST_PAUSE_S
+        self._rang = False
+        self._trusted = False
+        sharpen_timer()
+
+    def pause(self, longest_s: float) -> None:
+        """Sleep until the bell rings, for the current pause and `longest_s` at most."""
+        rang_in_vain = self._rang
+        self._rang = False
+        if self._descriptors and not rang_in_vain:
+            length = _LONGEST_PAUSE_S if self._trusted else self._pause_s
+            try:
+                self._rang = bool(select.select(self._descriptors, (), (), min(length, longest_s))[0])
+            except (OSError, ValueError):  # one of them was closed
+                self._descriptors = []
+                time.sleep(min(self._pause_s, longest_s))
+        else:
+            time.sleep(min(self._pause_s, longest_s))
+        self._pause_s = min(self._pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
+
+    def arrived(self, *, after_pause: bool) -> None:
+        """Note that a message came, and whether after a pause: pauses are short again."""
+        if after_pause:
+            self._trusted = self._rang
+        self._rang = False
+        self._pause_s = _FIRST_PAUSE_S
+
+
+def epoll_descriptors() -> tuple[int, ...]:
+    """Find this process's epoll descriptors; none without /proc."""
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in Path("/proc/self/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if int(entry.name) < _MOST_DESCRIPTORS and str(entry.readlink()) == _EPOLL:
+                    found.append(int(entry.name))
+    return tuple(sorted(found))
+
+
+def sharpen_timer() -> None:
+    """Make this thread's sleeps end on time, not up to 50 us later as is the default of Linux."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, ctypes.c_ulong(_TIMER_SLACK_NS), 0, 0, 0)
 
 
 class MpiTransport(Transport):

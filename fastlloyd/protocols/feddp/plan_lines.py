@@ -1,7 +1,16 @@
-"""What a run of FedDP-KMeans would do, from public numbers and the server's own points."""
+"""What a run of FedDP-KMeans would do, from public numbers and the server's own points, and how much noise is in it.
+
+The last step divides noisy sums by noisy counts (at client level: users' means by users, each cut to a bound). Ranges
+are about the result that this step would have without noise.
+
+Privacy: post-processing of releases, with the noise that the plan states.
+
+Source: FedDP-KMeans, Alg. 1 line 24, Alg. 2 line 11; docs/report.md, "Quality".
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -12,11 +21,13 @@ from numpy.typing import NDArray
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocols.feddp.inputs import ServerPoints, gather, load, most_users, public_parameters
+from fastlloyd.protocols.feddp.math.stage import CLEAR, Centers, margin
 from fastlloyd.protocols.feddp.plan import Plan, PublicParameters
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan, sketch_plan
-from fastlloyd.protocols.feddp.quality import deviations, expect
-from fastlloyd.protocols.feddp.settings import PRIVATE, settings_from
+from fastlloyd.protocols.feddp.settings import PRIVATE, START, settings_from
 from fastlloyd.report.outlook import Expected, PlanLine, expect_mean, outlook_line
+from fastlloyd.report.quality import UNKNOWN, ResultNoise
+from fastlloyd.report.ranges import LAPLACE_TAIL, ratio_deviations
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
@@ -29,6 +40,48 @@ _ASSUMED = PlanLine(
     "at most this",
 )
 _NOISE = {"l1": "laplace", "l2": "gaussian"}
+
+
+def expect(plan: Plan, users: int) -> Expected:
+    """Return the noise to expect on an average centre, from public numbers alone.
+
+    At client level the number of users with records in a cluster is unknown. Only the least noise is known: that of
+    `users`, the largest number of users, if each counts in as many clusters as the bound on its counts allows.
+    """
+    if plan.rounds[-1].kind == START:
+        return Expected(centre_noise=None, k=plan.k, d=plan.d)
+    sums, counts = deviations(plan)
+    share = users * min(plan.k, plan.count_clip) / plan.k if plan.by_user else plan.n_total / plan.k
+    found = expect_mean(sums=sums, counts=counts, share=share, k=plan.k, d=plan.d)
+    if not plan.by_user:
+        return found
+    each = "each client is one" if users == plan.clients else "each record is of another"
+    return replace(
+        found, centre_noise=None, least=found.centre_noise, if_least=f"if there are {users:,} users ({each})"
+    )
+
+
+def noise_of(plan: Plan, centers: Centers, users: int, costs: NDArray[np.float64]) -> ResultNoise:
+    """Return the error ranges of the released centres and sizes, and whether a chosen k stands out."""
+    if plan.rounds[-1].kind == START:
+        return UNKNOWN
+    sums, counts = deviations(plan)
+    sizes = centers.noisy_counts
+    reach = LAPLACE_TAIL * counts
+    return ResultNoise(
+        size_ranges=np.clip(np.column_stack([sizes - reach, sizes + reach]), 0.0, plan.n_total),
+        centre_deviations=ratio_deviations(centers.exact, sizes, sums=sums, counts=counts, tail=LAPLACE_TAIL),
+        tail=LAPLACE_TAIL,
+        expected=expect(plan, users),
+        stands_out=margin(costs.tolist()) >= CLEAR if plan.choose_k else None,
+    )
+
+
+def deviations(plan: Plan) -> tuple[float, float]:
+    """Return the standard deviation of all noise on a sum and on a count of the last step, in the domain's units."""
+    step, grid = plan.rounds[-1], float(1 << plan.fraction_bits)
+    more = plan.spread
+    return step.sigma * more / grid, math.sqrt(2.0) * step.scale * more / grid
 
 
 def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]:

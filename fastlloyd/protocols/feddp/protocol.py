@@ -28,9 +28,8 @@ from fastlloyd.protocols.feddp.client import ClientResult, client, draw_share
 from fastlloyd.protocols.feddp.inputs import FedDPInputs, ServerPoints, UserRecords, has_users, most_users
 from fastlloyd.protocols.feddp.messages import MESSAGES
 from fastlloyd.protocols.feddp.plan import Plan, PublicParameters
-from fastlloyd.protocols.feddp.plan_lines import assumed_points, plan_lines, planned
+from fastlloyd.protocols.feddp.plan_lines import assumed_points, expect, noise_of, plan_lines, planned
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
-from fastlloyd.protocols.feddp.quality import expect, noise_of
 from fastlloyd.protocols.feddp.server import ServerResult, server
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
 from fastlloyd.randomness.secret import SecretRandom

@@ -7,8 +7,8 @@
 `server.py`            phase 2, the server: lines 18 to 23
 `reveal.py`            the final centres, opened by clients to clients (§7)
 `messages.py`          all messages
-`math/attempt.py`      one start: its iterations, and the choice of the start with the least inertia
-`math/start.py`        the first assignment: line 7, and the separated start of §5
+`math/attempt.py`      one start: the first assignment (line 7, and the separated start of §5), the
+                       iterations, and the choice of the start with the least inertia
 `math/differences.py`  shares of the differences whose signs are asked for
 `math/coded.py`        a client's computation on its shares: lines 11 to 13
 `math/signs.py`        the values that the server decodes instead of distances

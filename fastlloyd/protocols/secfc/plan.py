@@ -40,7 +40,7 @@ MAX_MESSAGE_BYTES = 1 << 29
 _BLOCK_BYTES = 1 << 24
 # The most bytes of one answer on several starts; beyond that bytes cost more than round trips, and memory counts.
 _TOGETHER_BYTES = 1 << 24
-# Bits of a coin beyond those of N (`math/start.py`), and of weights (`math/attempt.py`).
+# Bits of a coin beyond those of N and of weights (`math/attempt.py`).
 _COIN_BITS, _WEIGHT_BITS, _MOST_WEIGHT_BITS = 16, 24, 60
 # Made once each: primes are tested, and points chosen and checked, each time.
 _field, _code = lru_cache(maxsize=16)(Field), lru_cache(maxsize=16)(Code)
@@ -150,7 +150,7 @@ class Plan(RunTerms, PlainPlan):
 
     @property
     def coin_bits(self) -> int:
-        """Bits of the coins that seeds are drawn with: b of `math/start.py`."""
+        """Bits of the coins that seeds are drawn with: b of `math/attempt.py`."""
         return self.n_total.bit_length() + _COIN_BITS
 
     @property

@@ -17,8 +17,7 @@ import numpy as np
 
 from fastlloyd.errors import PeerError
 from fastlloyd.party.effects import Attest, Gather, Party, Publish, Send
-from fastlloyd.protocols.secfc.field.lagrange import Code
-from fastlloyd.protocols.secfc.field.locate import Unlocated, locate_wrong
+from fastlloyd.protocols.secfc.field.lagrange import Code, Unlocated, locate_wrong
 from fastlloyd.protocols.secfc.field.prime import Elements
 from fastlloyd.protocols.secfc.messages import CodedValues, Finished, Roll, Signs, SignsFormat, ValuesFormat, blocks
 from fastlloyd.protocols.secfc.plan import Plan

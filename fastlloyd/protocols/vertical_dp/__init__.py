@@ -5,8 +5,7 @@
 `server.py`            Algorithm 1, lines 3 and 4: the server
 `keys.py`              before it: secrets, alignment of records, hash keys (§4.3)
 `messages.py`          one message from each party, one back
-`math/local.py`        LocCluster (§3.5), our steps; `local_plan.py`: its noise and releases
-`math/tree.py`         its tree of noisy counts
+`math/local.py`        LocCluster (§3.5), our steps, the tree of noisy counts; `local_plan.py`: its noise and releases
 `math/weights.py`      WeightEst: from sketches to weights, by the estimator and fit of the run
 `math/estimate.py`     inclusion and exclusion of sketches (Algorithm 4)
 `math/pair.py`         instead of that (ours): the likelihood of two parties' sketches
@@ -14,12 +13,10 @@
 `math/grid.py`         line 4: k-means on the weighted grid
 `sketch/*.py`          MemEnc (Algorithms 2 and 3): Flajolet-Martin sketches with phantoms, and their cost
 `settings.py`          the settings
-`budget.py`            how epsilon and delta are divided
-`plan.py`              public parameters, and the plan of one run
+`plan.py`              public parameters, the plan of one run, and how epsilon and delta are divided
 `redraw.py`            the server's result, and how far the known noise may have moved it
 `reference.py`         the algorithm on pooled columns, without messages; `reference_weights.py`
-`protocol.py`          the class that ties it to runs, data and reports, and says who sees what
-`quality.py`           how much noise lies on a result
+`protocol.py`          the class that ties it to runs, data and reports, who sees what, how much noise there is
 =====================  =============================================================================
 
 `vertical-plain` differs in its plan and in what a synopsis holds: labels in clear.

@@ -2,16 +2,26 @@
 
 The server has the result and writes it; the parties have it only if the run shares it.
 
+Two errors move a centre: that of the estimated weights of its cells (`likelihood_error`, `basic_error`), and the noise
+on the local centres that make up the cells. Before a run both are computed for average cells and clusters. Afterwards
+they are drawn again around the released values (`redraw.py`).
+
+Privacy: post-processing of releases, with the noise that the plan states.
+
 Source: docs/vertical-dp.md, "Who sees what".
+Noise: Vertical DP, §5.2; docs/report.md, "Quality".
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from fastlloyd.lifecycle.align.columns import gather_columns, send_columns
 from fastlloyd.lifecycle.align.ids import ALIGNMENT
@@ -23,15 +33,19 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocol.vertical import Vertical
 from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.keys import set_up
+from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS, SHORTENED, STEPS
+from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
+from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error
 from fastlloyd.protocols.vertical_dp.messages import MESSAGES, SharedResult, bounds, synopsis_format
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan, PublicParameters, check_plan, make_plan
-from fastlloyd.protocols.vertical_dp.quality import expect, noise_of
 from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import Settings
 from fastlloyd.protocols.vertical_dp.sketch.sketch import ZERO_OUT
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.flow import NO_LABELS, Flow
-from fastlloyd.report.outlook import Expect, Expected, PlanLine
+from fastlloyd.report.outlook import PRIOR_VARIANCE, Expect, Expected, PlanLine
+from fastlloyd.report.quality import EXACT, ResultNoise
+from fastlloyd.report.ranges import NORMAL_TAIL
 from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights
 from fastlloyd.report.signed import SignedRecord
 from fastlloyd.report.unit import format_count
@@ -43,6 +57,47 @@ from fastlloyd.run.outcome import Claim, Outcome, Result
 from fastlloyd.run.session import Session
 from fastlloyd.run.vertical import OwnColumns
 from fastlloyd.wire.header import SERVER
+
+
+def expect(plan: Plan) -> Expected:
+    """Return roughly the noise to expect on an average centre, from public numbers alone."""
+    shape, users = plan.shape, float(plan.n_total)
+    error = likelihood_error if plan.estimator == "likelihood" else basic_error
+    # A cluster is the mean of its cells, which are as far from it as records are.
+    away = math.sqrt(PRIOR_VARIANCE) * plan.k ** (-1.0 / plan.d)
+    weights = error(users, users / shape.cells, shape) * math.sqrt(shape.cells / plan.k) * away * plan.k / users
+    local = max(_local_deviation(plan, place) for place in range(plan.clients))
+    return Expected(centre_noise=math.hypot(weights, local) / 2.0, k=plan.k, d=plan.d)
+
+
+def noise_of(plan: Plan, shared: SharedResult) -> ResultNoise:
+    """Return the errors of centres and sizes, from the server's draws, as it sent them to the parties."""
+    if shared.weights is None or shared.spread is None:
+        return EXACT  # vertical-plain
+    spread, reach = shared.spread, NORMAL_TAIL * shared.spread.weights
+    sizes = np.column_stack([shared.weights - reach, shared.weights + reach])
+    return ResultNoise(
+        size_ranges=np.clip(sizes, 0.0, plan.n_total),
+        centre_deviations=spread.centers,
+        unsettled=spread.unsettled,
+        expected=expect(plan),
+    )
+
+
+def _local_deviation(plan: Plan, place: int) -> float:
+    """Return the standard deviation of the noise on a coordinate of an average local centre.
+
+    If the noise is larger than the variation of features, the centre stays at its place on the grid.
+    """
+    local = plan.local_plan(place)
+    features = math.sqrt(PRIOR_VARIANCE)
+    if local.method == SHORTENED:
+        # The steps are weighted; together they count as one step with half of their budget.
+        radius = features * math.sqrt(local.d) * math.pow(local.clusters, -1.0 / local.d)
+        noise = local.step_scale / math.sqrt(0.5 * STEPS) * radius * local.clusters / local.n
+    else:
+        noise = math.sqrt(2.0) * local.sum_scale / (1 << FRACTION_BITS) * local.clusters / local.n
+    return min(noise, features)
 
 
 def _who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:

@@ -22,7 +22,7 @@
 `budget.py`           how the budget is spent (§3, "Differential Privacy")
 `plan.py`             the plan of one run; `proposal.py` makes and checks it
 `reference.py`        all rounds on pooled data, without encryption
-`protocol.py`         the class for runs, data and reports; `words.py`, `quality.py`
+`protocol.py`         the class for runs, data and reports; who sees what, how much noise there is
 ====================  =============================================================================
 
 Source: Mazzone et al., "Privacy-preserving vertical k-means clustering" ("Vertical HE" in the modules).

@@ -2,6 +2,12 @@
 
 Rank 0 coordinates. With two parties it holds data, and either party computes, whichever is cheaper; with more it
 computes and holds none. Every party has the result.
+
+Both sides add noise. Ranges are for what the last round would have given without noise; the encryption's errors are far
+smaller. All of it is post-processing of releases.
+
+Source: Vertical HE, §3, Figure 1, steps (4) and (5); docs/report.md, "Quality"; docs/vertical-he-privacy.md, "Who sees
+what".
 """
 
 from __future__ import annotations
@@ -39,17 +45,26 @@ from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
 from fastlloyd.protocols.vertical_he.math.computer import Engine
 from fastlloyd.protocols.vertical_he.math.workers import open_engine, round_seconds
-from fastlloyd.protocols.vertical_he.messages import MESSAGES, bounds, early
+from fastlloyd.protocols.vertical_he.messages import MESSAGES, bounds, early, several_parties, shares_key
 from fastlloyd.protocols.vertical_he.owner import owner
-from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PublicParameters
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD, PublicParameters
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import Proposal, change_epsilon, check_plan, make_plan, try_options
-from fastlloyd.protocols.vertical_he.quality import expect, noise_of
-from fastlloyd.protocols.vertical_he.rounds import Draw, Released, fresh_noise
+from fastlloyd.protocols.vertical_he.rounds import (
+    Draw,
+    Estimate,
+    Released,
+    expected_deviation,
+    fresh_noise,
+    noise_deviations,
+)
 from fastlloyd.protocols.vertical_he.settings import Settings
-from fastlloyd.protocols.vertical_he.words import FLOODING, against, conditions, data_flow, who_sees
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.outlook import Expected, PlanLine
+from fastlloyd.report.flow import NO_LABELS, Flow
+from fastlloyd.report.outlook import Expected, PlanLine, expect_mean
+from fastlloyd.report.quality import ResultNoise
+from fastlloyd.report.ranges import NORMAL_TAIL, ratio_deviations
+from fastlloyd.report.sight import NOTHING, Sight, Sights
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.closing import conclude
@@ -61,6 +76,123 @@ from fastlloyd.run.session import Session
 from fastlloyd.run.vertical import OwnColumns
 from fastlloyd.wire.decode import decode
 from fastlloyd.wire.header import SERVER, PartyId
+
+FLOODING = (
+    "vertical-he.noise = flooding adds only what protects the key: the parties learn soft sums of each round almost "
+    "exactly"
+)
+_AGAINST = (
+    "any single other party, over all messages to it (the computing party sees ciphertexts, the {} noisy sums; "
+    "the two together can open everything)"
+)
+_AGAINST_SEVERAL = (
+    "{}, over all messages to them (they see ciphertexts that only {} can open, and each round's sums with noise that "
+    "they do not know)"
+)
+_HINTS = (
+    "that ring-LWE is hard at 128 bits although the opened sums are hints on errors and key (an assumption: the "
+    "theorem on hints is for Gaussian secrets and hints fixed in advance)"
+)
+_HEURISTIC = {
+    PAIRWISE: "that eight standard deviations bound the circuit's rounding errors, as if these were independent of the "
+    "data (heuristic, not proved)",
+    THRESHOLD: "that no error under the common key exceeds eight standard deviations",
+}
+
+
+def against(plan: Plan, done: int) -> str:
+    """Say against whom the claim protects, and what is counted beyond the rounds done."""
+    left_out = plan.rounds - done
+    whom = _AGAINST.format("other" if plan.mode == THRESHOLD else "key holder")
+    if plan.openers and plan.threshold == plan.parties:
+        whom = _AGAINST_SEVERAL.format("all other parties together", "all parties together")
+    elif plan.openers:
+        few = plan.threshold - 1
+        whose = "any single other party" if few == 1 else f"any {few} other parties together"
+        whom = _AGAINST_SEVERAL.format(whose, f"rank 0 with {format_count(few, 'owner')}")
+    if not plan.tolerance or not left_out:
+        return whom
+    return f"{whom}, with all {plan.rounds} planned rounds counted, since the releases decided to stop after {done}"
+
+
+def conditions(plan: Plan) -> list[str]:
+    """Return what the claim rests on besides the noise, and epsilon for other neighbours."""
+    heuristic = [_HEURISTIC[kind] for kind in (plan.scheme, plan.mode) if kind in _HEURISTIC]
+    *others, last = ["that all parties follow the protocol", *heuristic, _HINTS]
+    return [*others, f"{last}; for any change of the row's values epsilon is {change_epsilon(plan):.4g}"]
+
+
+def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
+    """Return who sees what, without the network."""
+    private = parameters.get("private", True)
+    sums = "noisy" if private else "almost exact"
+    shared, several = parameters.get("mode") == THRESHOLD, several_parties(parameters)
+    whose = "noise that it does not know" if shared and several else "the other side's noise"
+    shield = f"{whose}: this is what the promise is about" if private else NOTHING
+    parties = [
+        Sight("the computing party", f"its own columns if it has any; ciphertexts; {sums} sums of each round", shield),
+        Sight(
+            ("each other party" if several else "the other party") if shared else "the key holder",
+            f"its own columns; {sums} sums of each round" + "; a share of the key, which opens nothing" * shared,
+            shield,
+        ),
+    ]
+    if parameters.get("mode") == "server-aided":
+        both = "both sides' noise: this is what the promise is about" if private else NOTHING
+        parties.append(Sight("each further owner", f"its own columns; {sums} sums of each round", both))
+    holder = ("all parties" if several else "both parties") if shared else "the computing party and the key holder"
+    needed = parameters.get("threshold")
+    if several and needed and needed != parameters.get("parties"):
+        holder = f"the computing party and {format_count(needed - 1, 'other owner')}"
+    return Sights(tuple(parties), (Sight(holder, "everything that is encrypted", NOTHING),))
+
+
+def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
+    """Return where data are and where they go."""
+    key, rest = "The key holder's key", "key holder, further owners"
+    if shares_key(facts):
+        key = "The shares of rank 0 and t - 1 owners together (of all parties unless a threshold t is set)"
+        rest = "other parties" if several_parties(facts) else "other party"
+    return Flow(
+        records="an owner's columns go to the computing party encrypted, and it cannot open them; what is opened are "
+        f"noisy sums of each round. {key} could open the columns. Columns of the computing party itself do not "
+        "leave it",
+        labels=NO_LABELS,
+        result="the released centres: all parties",
+        messages=MESSAGES,
+        readers=("computing party", rest),
+    )
+
+
+def expect(plan: Plan) -> Expected:
+    """Return the noise to expect on an average centre, from public numbers alone."""
+    if plan.shrinks:
+        return Expected(centre_noise=expected_deviation(plan) / 2.0, k=plan.k, d=plan.d)
+    (sums, *_), counts = noise_deviations(plan)
+    return expect_mean(sums=sums, counts=counts, share=plan.n_total / plan.k, k=plan.k, d=plan.d)
+
+
+def noise_of(plan: Plan, state: Estimate) -> ResultNoise:
+    """Return how far off the released centres and sizes may be; without privacy, by the noise that protects the key.
+
+    The error of a weighed centre or count is given by its variance. The last noisy step does not count as well: most of
+    the part that weighing left out is noise. Without weighing, a centre whose count is mostly noise did not move.
+    """
+    (sums, *_), counts = noise_deviations(plan)
+    size_deviations = np.sqrt(state.count_variance) if plan.shrinks else np.full(plan.k, counts)
+    reach = NORMAL_TAIL * size_deviations
+    sizes = np.clip(np.column_stack([state.counts - reach, state.counts + reach]), 0.0, plan.n_total)
+    expected = expect(plan) if plan.private else None
+    if not plan.shrinks:
+        deviations = ratio_deviations(state.centers, state.counts, sums=sums, counts=counts, tail=NORMAL_TAIL)
+        return ResultNoise(size_ranges=sizes, centre_deviations=deviations, expected=expected)
+    return ResultNoise(
+        size_ranges=sizes,
+        centre_deviations=np.sqrt(state.variance),
+        steps=state.steps,
+        step_deviations=np.sqrt(state.step_variance.mean(axis=1)),
+        expected=expected,
+    )
 
 
 class VerticalHE(Vertical[Plan]):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.secfc.math.start import coins, first_seed, random_labels
+from fastlloyd.protocols.secfc.math.attempt import coins, first_seed, random_labels
 from fastlloyd.protocols.secfc.math.tournament import FilledClusters
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd_papers.secfc.wide import LIMB_BITS, Wide

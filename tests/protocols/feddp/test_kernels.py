@@ -23,9 +23,15 @@ from fastlloyd.protocols.feddp.client import statistics_of
 from fastlloyd.protocols.feddp.math import user
 from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS
 from fastlloyd.protocols.feddp.math.projection import project
-from fastlloyd.protocols.feddp.math.proxies import even_normals, read_moments
 from fastlloyd.protocols.feddp.math.record import coarsen
-from fastlloyd.protocols.feddp.math.stage import elbow, make_projection, margin, start_centers
+from fastlloyd.protocols.feddp.math.stage import (
+    elbow,
+    even_normals,
+    make_projection,
+    margin,
+    read_moments,
+    start_centers,
+)
 from fastlloyd.protocols.feddp.math.user import cut_outer
 from fastlloyd.protocols.feddp.messages import ProjectionMessage
 from fastlloyd.randomness.prg import PublicStream

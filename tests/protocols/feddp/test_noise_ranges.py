@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.protocols.feddp.math.stage import make_centers
-from fastlloyd.protocols.feddp.quality import expect, noise_of
+from fastlloyd.protocols.feddp.plan_lines import expect, noise_of
 from fastlloyd.report.outlook import PRIOR_VARIANCE
 from tests.protocols.feddp.support import USERS, mixture, plan_for
 

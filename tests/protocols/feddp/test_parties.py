@@ -25,7 +25,7 @@ from fastlloyd.protocols.feddp.messages import (
     ProjectedCentersMessage,
     ProjectionMessage,
 )
-from fastlloyd.protocols.feddp.quality import noise_of
+from fastlloyd.protocols.feddp.plan_lines import noise_of
 from fastlloyd.protocols.feddp.reference import run_reference
 from fastlloyd.protocols.feddp.settings import OUTER
 from fastlloyd.randomness.secret import SecretRandom

@@ -15,12 +15,11 @@ from fastlloyd.party.effects import Send
 from fastlloyd.protocols.secfc.client import _Exchange
 from fastlloyd.protocols.secfc.field.lagrange import Code
 from fastlloyd.protocols.secfc.math import masks as masks_module
-from fastlloyd.protocols.secfc.math.attempt import Attempt
+from fastlloyd.protocols.secfc.math.attempt import Attempt, coins, first_seed
 from fastlloyd.protocols.secfc.math.coded import Coder
 from fastlloyd.protocols.secfc.math.masks import RoundMasks
 from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
 from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value, sign_masks
-from fastlloyd.protocols.secfc.math.start import coins, first_seed
 from fastlloyd.protocols.secfc.messages import ArrayFormat, CodedValues, DataShares, Signs, ValuesFormat
 from fastlloyd.randomness.prg import KeyStream
 from fastlloyd.randomness.secret import SecretRandom

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.protocols.vertical_dp.messages import SharedResult
-from fastlloyd.protocols.vertical_dp.protocol import PROTOCOL
-from fastlloyd.protocols.vertical_dp.quality import expect, noise_of
+from fastlloyd.protocols.vertical_dp.protocol import PROTOCOL, expect, noise_of
 from fastlloyd.run.config import RunConfig
 
 

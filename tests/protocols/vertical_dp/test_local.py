@@ -16,8 +16,14 @@ from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.local_plan import STEPS, LocalPlan, automatic_levels
 from fastlloyd.protocols.vertical_dp.math import local
-from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally, shortened_steps, step_radius
-from fastlloyd.protocols.vertical_dp.math.tree import grow_tree, leaf_sums
+from fastlloyd.protocols.vertical_dp.math.local import (
+    GRID,
+    cluster_locally,
+    grow_tree,
+    leaf_sums,
+    shortened_steps,
+    step_radius,
+)
 from fastlloyd.randomness.secret import SecretRandom
 from tests.protocols.vertical_dp.support import correlated
 

@@ -15,8 +15,15 @@ from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
-from fastlloyd.protocols.vertical_dp.budget import Split, first_split, tighten
-from fastlloyd.protocols.vertical_dp.plan import Plan, automatic_clusters, check_plan, make_plan
+from fastlloyd.protocols.vertical_dp.plan import (
+    Plan,
+    Split,
+    automatic_clusters,
+    check_plan,
+    first_split,
+    make_plan,
+    tighten,
+)
 from fastlloyd.protocols.vertical_dp.settings import Settings, settings_from
 from fastlloyd.protocols.vertical_dp.sketch.sketch import paper_phantoms
 from tests.protocols.vertical_dp.support import features_of, parameters

@@ -19,7 +19,7 @@ from fastlloyd.protocols.vertical_dp.math.grid import assign_cells, cluster_cell
 from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally, local_doubts
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
 from fastlloyd.protocols.vertical_dp.plan import Plan
-from fastlloyd.protocols.vertical_dp.quality import noise_of
+from fastlloyd.protocols.vertical_dp.protocol import noise_of
 from fastlloyd.protocols.vertical_dp.redraw import ServerResult, possible_total, redraw
 from fastlloyd.protocols.vertical_dp.server import weigh
 from fastlloyd.protocols.vertical_dp.sketch.sketch import make_sketch

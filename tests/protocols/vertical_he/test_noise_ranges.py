@@ -12,7 +12,7 @@ from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.vertical_he.math.linear import short_steps
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
-from fastlloyd.protocols.vertical_he.quality import expect, noise_of
+from fastlloyd.protocols.vertical_he.protocol import expect, noise_of
 from fastlloyd.protocols.vertical_he.rounds import Estimate, begin, post_process
 from fastlloyd.report.quality import ResultNoise, judge
 from tests.protocols.vertical_he.support import blobs, linear_plan, lloyd, names, parameters

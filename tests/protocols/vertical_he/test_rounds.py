@@ -29,8 +29,8 @@ from fastlloyd.protocols.vertical_he.messages import KeyMaterial, NoisySums
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
+from fastlloyd.protocols.vertical_he.protocol import against, conditions
 from fastlloyd.protocols.vertical_he.rounds import begin, first_centers, post_process, settled
-from fastlloyd.protocols.vertical_he.words import against, conditions
 from fastlloyd.wire.header import PartyId
 from tests.protocols.vertical_he.support import blobs, linear_plan, names, parameters, simulate
 

@@ -34,8 +34,8 @@ from fastlloyd.protocols.vertical_he.messages import (
 )
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import check_plan, make_plan
+from fastlloyd.protocols.vertical_he.protocol import against, who_sees
 from fastlloyd.protocols.vertical_he.rounds import draw_noise, noise_deviations
-from fastlloyd.protocols.vertical_he.words import against, who_sees
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import Header, PartyId

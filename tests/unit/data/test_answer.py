@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastlloyd.data.answer import MOST_TEXT, Answer
+from fastlloyd.data.connection import MOST_TEXT, Answer
 from fastlloyd.data.form import MISSING
 from fastlloyd.errors import DataError
 
@@ -142,7 +142,7 @@ def test_many_rows_take_little_memory_and_leave_nothing_on_the_disk(tmp_path: Pa
 PROGRAM = """
 import resource
 from pathlib import Path
-from fastlloyd.data.answer import Answer
+from fastlloyd.data.connection import Answer
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -162,7 +162,7 @@ def test_a_disk_that_is_full_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("SQLITE_TMPDIR", "TMPDIR"):
         monkeypatch.setenv(variable, "/nonexistent")
     # Without any place, SQLite takes /var/tmp: a limit on its size stands for a disk that is full.
-    import fastlloyd.data.answer as module
+    import fastlloyd.data.connection as module
 
     real = module.sqlite3.connect
 

@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import BudgetError
-from fastlloyd.estimator import fitting as module
+from fastlloyd.estimator import estimator as module
 from fastlloyd.estimator.estimator import FastLloyd, ParameterError
 
 PACKAGE = str(Path(module.__file__).parents[1])

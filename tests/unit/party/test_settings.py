@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from importlib import import_module
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.party.option import describe_settings, option, read_settings
-from fastlloyd.protocols.registry import PROTOCOLS, find
+from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.run.session import find_protocol
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.report.picture import encode_png, palette_picture
+from fastlloyd.report.plot import encode_png, palette_picture
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -46,7 +46,7 @@ What follows for Z and G = log2(m + u), for m up to M*, under the law of floor(f
 
 **Size.** Two clusters have at most N points together, so T <= N^2 / 4; sigma_g - sigma_h is a difference of two squared
 distances of at most 4 rho^2, rho the largest norm of a point. So abs(D) <= N^4 rho^2 / 4, and abs(v) <= F (m + 1/2) <
-2^(w + 65) (abs(D) + 1). Other comparisons (`start.py`, `attempt.py`) have their own D, and the same secrets.
+2^(w + 65) (abs(D) + 1). Other comparisons (`attempt.py`) have their own D, and the same secrets.
 
 **Drawing.** A candidate is four words of 64 bits, X with its highest bit set, Y, R_1 and R_2. It is taken if Y < X, R_1
 X < 2^127 and R_2 X < 2^127; the first ones taken count. Then M = 2^(w - 64) X + a, a uniform on w - 64 bits, and e =

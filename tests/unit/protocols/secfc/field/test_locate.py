@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastlloyd.errors import InternalError
-from fastlloyd.protocols.secfc.field.lagrange import Code
-from fastlloyd.protocols.secfc.field.locate import Unlocated, locate_wrong
+from fastlloyd.protocols.secfc.field.lagrange import Code, Unlocated, locate_wrong
 from fastlloyd.protocols.secfc.field.prime import Elements, Field, choose_field
 from fastlloyd.randomness.secret import SecretRandom
 
