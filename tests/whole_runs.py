@@ -55,7 +55,8 @@ def pytest_collection() -> None:
     if coverage is None:
         return
     import fastlloyd.protocols
-    from fastlloyd.run import execute, in_memory
+    from fastlloyd.run import execute
+    from fastlloyd.run import simulation as in_memory
 
     for module in pkgutil.walk_packages(fastlloyd.protocols.__path__, "fastlloyd.protocols."):
         importlib.import_module(module.name)

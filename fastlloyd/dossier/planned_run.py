@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.crypto.link.roster import Roster
-from fastlloyd.report.flow import Flow
-from fastlloyd.report.sight import Sight, Sights, who_sees
+from fastlloyd.report.sight import Flow, Sight, Sights, who_sees
 from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import PublicInputs, count_features, public_values
 from fastlloyd.run.outcome import Claim, Foreseen

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from fastlloyd.dossier.blocks import Items, Listing, Text
 from fastlloyd.dossier.planned_run import PlannedRun
-from fastlloyd.privacy.delta import large_delta
+from fastlloyd.privacy.calibration import large_delta
 from fastlloyd.privacy.release import ADD_REMOVE
 from fastlloyd.report.unit import format_epsilon
 from fastlloyd.run.promise import short_unit, unit_sentence

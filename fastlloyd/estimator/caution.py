@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, clipping_words, count_outside
 from fastlloyd.estimator.inputs import is_vertical
-from fastlloyd.privacy.delta import large_delta
+from fastlloyd.privacy.calibration import large_delta
 
 _SEARCHES = "sklearn.model_selection"
 _EXACT = 1e-8

@@ -29,7 +29,7 @@ from fastlloyd.estimator.inputs import is_vertical, prepare, validate_parts
 from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_own_words, match_bounds
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.registry import DEFAULT
-from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.simulation import run_together
 from fastlloyd.wire.header import SERVER, clients
 
 try:

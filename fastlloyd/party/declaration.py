@@ -1,7 +1,7 @@
 """What a message class declares, and the bounds that follow: number, largest size, route, who can read what in it.
 
 A message class states this once. A protocol lists its classes roughly in the order in which they are sent. The list
-determines what a peer may send (`lifecycle/messages.py`) and the rows of a dossier (`report/flow.py`). Tests compare
+determines what a peer may send (`lifecycle/messages.py`) and the rows of a dossier (`report/sight.py`). Tests compare
 the tables of the documents with these rows.
 
 Source: docs/security.md, "Who sees what" and "Memory that a peer can occupy".

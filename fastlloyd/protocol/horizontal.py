@@ -31,7 +31,7 @@ from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.party.declaration import MessageBounds
 from fastlloyd.party.effects import Keep, Party
-from fastlloyd.privacy.delta import automatic_delta
+from fastlloyd.privacy.calibration import automatic_delta
 from fastlloyd.protocol.base import Protocol
 from fastlloyd.report.outlook import Expected, PlanLine, outlook_line
 from fastlloyd.run.closing import conclude, conclude_without_result

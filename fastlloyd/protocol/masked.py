@@ -27,14 +27,12 @@ from fastlloyd.party.declaration import MessageBounds, pairwise
 from fastlloyd.party.effects import Party
 from fastlloyd.party.message import recall
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
-from fastlloyd.privacy.calibration import gaussian_noise_multiplier
-from fastlloyd.privacy.delta import paper_delta, settle_delta
+from fastlloyd.privacy.calibration import gaussian_noise_multiplier, paper_delta, settle_delta
 from fastlloyd.privacy.shares import zcdp_noise_multiplier
 from fastlloyd.protocol.horizontal import Horizontal
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.flow import OWN_LABELS, RELEASED, Flow
 from fastlloyd.report.outlook import PlanLine
-from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights, see_shares
+from fastlloyd.report.sight import NOISE, NOTHING, OWN_LABELS, RELEASED, Flow, Sight, Sights, see_shares
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import Begun, HorizontalPlan, MaskAgreement
 from fastlloyd.run.inputs import fill_public

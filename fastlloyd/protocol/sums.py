@@ -38,8 +38,7 @@ from fastlloyd.party.effects import Party, Publish
 from fastlloyd.party.option import read_settings
 from fastlloyd.party.plain_plan import RoundsPlan, SumsTerms, check_delta, check_epsilon, same_named
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
-from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
-from fastlloyd.privacy.delta import stated_delta
+from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier, stated_delta
 from fastlloyd.privacy.limits import check_clients, check_clusters, check_masking, check_numbers, check_rounds
 from fastlloyd.privacy.noise.sampler import round_normal
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, Release
@@ -48,11 +47,10 @@ from fastlloyd.protocol.masked import Masked, masked_flow, masked_sights
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.flow import RELEASED, Flow
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import ResultNoise
 from fastlloyd.report.ranges import NORMAL_TAIL
-from fastlloyd.report.sight import Sights
+from fastlloyd.report.sight import RELEASED, Flow, Sights
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Result
 from fastlloyd.run.session import Session

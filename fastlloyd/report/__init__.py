@@ -1,12 +1,12 @@
 """What a run leaves behind: report, tables, plots, pages, progress. Released and public values only.
 
 ==============  ===============================================================================================
-`document.py`   `report.json` and `server.json`; `schema.py` checks them, `signed.py` is their signed record
+`document.py`   `report.json` and `server.json`; `signed.py` is their signed record
 `earlier.py`    files of an earlier run in an output folder; `files.py` writes result files atomically
 `quality.py`    how much of a result is signal; `ranges.py`, what noise leaves of a value
 `outlook.py`    what noise to expect of a plan, and which settings give less
 `claim.py`      what a run promises, and the claim in one sentence
-`sight.py`      who sees what in a run, in words; `flow.py`, what leaves a site in which message
+`sight.py`      who sees what in a run, in words, and what leaves a site in which message
 `table.py`      the result as text for a terminal
 `labelling.py`  labels for new records by the released centroids
 `plot.py`       pictures of centroids; a photograph in the colours of its clusters

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fastlloyd.privacy.delta import large_delta
+from fastlloyd.privacy.calibration import large_delta
 from fastlloyd.privacy.release import ADD_REMOVE
 from fastlloyd.report.unit import format_count, format_epsilon
 

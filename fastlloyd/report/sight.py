@@ -1,18 +1,22 @@
 """Who sees what in a run, in words, from public facts alone: for pages and for people who must approve a run.
 
 A protocol says what it reveals (`who_sees`); the network, computers and launchers are the same for all.
+
+Besides, of one protocol: what stays at a site, what leaves it in which message, and who has the result.
+
+Source: docs/security.md and the protocols' own pages, "Who sees what"; docs/operations.md, "What a run writes".
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.party.declaration import Messages, Seen, rows_of
 from fastlloyd.protocols.registry import read_protocol
-from fastlloyd.report.flow import Flow
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -22,6 +26,82 @@ NOTHING = "nothing"
 _NETWORK_SEES = "who talks to whom, when and how much; why a run ended"
 _LINKS = "links are encrypted (TLS 1.3)"
 _UNCHECKED = "links are encrypted, but nobody checked the keys: whoever could change traffic at the start could read it"
+
+NO_LABELS = "no message carries the cluster of a person"
+OWN_LABELS = (
+    "each client labels its own records, in a file that only its owner can read (mode 0600). Labels are computed from "
+    "the records themselves: they are not private and are sent to nobody"
+)
+RELEASED = "the released centroids and noisy sizes of the clusters"
+
+LINKS = (
+    Seen(
+        "client, server",
+        "who is ready, and how the run ended",
+        server="rank, reason, code, run id",
+        others="the verdict: rank, reason, code",
+        network="the same, in clear",
+        frames="START, VERDICT, ABORT, DONE",
+    ),
+    Seen(
+        "any pair",
+        "the keys of a demonstration, which nobody has checked",
+        server="the certificate",
+        others="the certificate",
+        network="the certificate",
+        frames="CERTIFICATE",
+        variant="no roster",
+        when=lambda facts: not facts.get("roster"),
+    ),
+    Seen(
+        "any pair",
+        "that both ends have the same public values",
+        server="the client's public configuration",
+        others="its digest, and the server's public configuration",
+        frames="confirmation",
+    ),
+)
+"""The first messages on the links of every protocol."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """The data flow in a run of one protocol.
+
+    Attributes
+    ----------
+    records : str
+        The form in which anything of a record leaves its owner.
+    labels : str
+        Who learns the clusters of records.
+    result : str
+        Who has the result.
+    messages : tuple
+        All messages, roughly in order (`party/declaration.py`).
+    readers : tuple of str
+        The parties of `Seen.server` and `Seen.others`.
+    further : tuple of (str, str)
+        Further data, and where they go.
+    server_noise : bool
+        Whether only the server draws the noise.
+    """
+
+    records: str
+    labels: str
+    result: str
+    messages: Messages
+    readers: tuple[str, str] = ("server", "other clients")
+    further: tuple[tuple[str, str], ...] = ()
+    server_noise: bool = False
+
+    @property
+    def rows(self) -> tuple[Seen, ...]:
+        """All rows of messages, those of links first."""
+        return (*LINKS, *rows_of(self.messages))
+
+    def sent(self, facts: Mapping[str, Any]) -> Iterator[Seen]:
+        """Yield the rows of a run with these public facts."""
+        return (one for one in self.rows if one.when(facts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@
 `machine.py`      carries out what a party asks of its machine
 `state.py`        what it keeps between runs; `budget_terms.py`, what holds over all of them
 `closing.py`      the end over real links; `outcome.py`, what a party has then; `files.py`, what it writes
-`in_memory.py`    all parties in one thread, each with its whole run
-`simulation.py`   hands messages from one to the other there
+`simulation.py`   all parties in one thread: hands messages from one to the other
 ================  ===============================================================================================
 """

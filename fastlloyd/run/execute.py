@@ -36,7 +36,7 @@ from fastlloyd.net.link.control import Ending, NotStarted, abort, agree_start, l
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
 from fastlloyd.net.transport import Transport
-from fastlloyd.privacy.delta import large_delta
+from fastlloyd.privacy.calibration import large_delta
 from fastlloyd.privacy.ledger import Release
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.earlier import find_earlier

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fastlloyd.privacy.delta import large_delta
+from fastlloyd.privacy.calibration import large_delta
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.session import find_protocol

@@ -19,7 +19,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.protocol.masked import Masked
 from fastlloyd.protocol.sums import MaskedSums, SumsPlan
 from fastlloyd.protocols.registry import find
-from fastlloyd.run import in_memory
+from fastlloyd.run import simulation as in_memory
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Foreseen
 from fastlloyd.run.run_file import to_toml

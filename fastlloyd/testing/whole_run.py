@@ -32,8 +32,8 @@ from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.execute import execute
 from fastlloyd.run.files import privacy_entry
-from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.run_file import to_toml
+from fastlloyd.run.simulation import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 LIMIT_S = 120.0

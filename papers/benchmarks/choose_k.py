@@ -23,7 +23,7 @@ from tqdm import tqdm
 from fastlloyd.kmeans import merging
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.privacy.delta import paper_delta
+from fastlloyd.privacy.calibration import paper_delta
 from fastlloyd.protocols.fastlloyd.rounds import choose_k
 from fastlloyd.protocols.feddp.math import stage
 from fastlloyd.protocols.feddp.math.stage import margin

@@ -34,8 +34,7 @@ from tqdm import tqdm
 
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.privacy.calibration import gaussian_noise_multiplier
-from fastlloyd.privacy.delta import paper_delta
+from fastlloyd.privacy.calibration import gaussian_noise_multiplier, paper_delta
 from fastlloyd.protocols.fastlloyd.plus_plan import GRID_FEATURES
 from fastlloyd_papers.engine.tables import csv_table, markdown_table
 from fastlloyd_papers.utility.data import REAL, load_points, real_source

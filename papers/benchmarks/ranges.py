@@ -25,7 +25,7 @@ from fastlloyd.data.bounds import scale
 from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.privacy.delta import paper_delta
+from fastlloyd.privacy.calibration import paper_delta
 from fastlloyd.protocols.fastlloyd import quality
 from fastlloyd.protocols.fastlloyd.rounds import choose_k
 from fastlloyd.protocols.feddp import plan_lines as feddp_noise

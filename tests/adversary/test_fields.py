@@ -15,8 +15,8 @@ from fastlloyd.protocols.feddp.messages import CentersMessage, ProjectedCentersM
 from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis
 from fastlloyd.protocols.vertical_he.messages import KeyPiece, NoisySums
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.run_file import with_values
+from fastlloyd.run.simulation import run_together
 from fastlloyd.wire.header import SERVER, Header, PartyId
 
 CLIENTS = {"secfc": 5, "vertical-he": 1}

@@ -13,8 +13,7 @@ from fastlloyd.errors import FastLloydError, InternalError, PeerError
 from fastlloyd.lifecycle.closing import Counters, Totals
 from fastlloyd.lifecycle.hello import Go, Hello, PlanProposal, Ready
 from fastlloyd.protocols.secfc.messages import Size
-from fastlloyd.run.in_memory import run_together
-from fastlloyd.run.simulation import Tap
+from fastlloyd.run.simulation import Tap, run_together
 from fastlloyd.wire.header import Header, PartyId
 from tests.adversary.mutate import ACTS, HEADER_BYTES, Moment
 from tests.contracts.whole_run import config

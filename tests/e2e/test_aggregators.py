@@ -14,7 +14,7 @@ import pytest
 from fastlloyd.__main__ import main
 from fastlloyd.net.tcp.address import Address
 from fastlloyd.net.tcp.route import Route
-from fastlloyd.report.schema import validate
+from fastlloyd.report.document import validate
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.own_rank import connection_keys, find_own_rank
 from tests.e2e.test_serve_join import BUSY_S, DEADLINE_S, GRACE_S, LIMIT_S, SLOWLY, Sites, alone  # noqa: F401

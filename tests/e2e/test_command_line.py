@@ -17,8 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import scale
-from fastlloyd.report.document import load
-from fastlloyd.report.schema import schema
+from fastlloyd.report.document import load, schema
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.run_file import load_config
 from fastlloyd.run.session import find_protocol

@@ -13,7 +13,7 @@ import pytest
 
 from fastlloyd.data.public.named import load_named
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.simulation import run_together
 from fastlloyd.testing import ProtocolContract
 from tests.mpi.support import QUICK
 from tests.parsed import code_lines, imported_packages

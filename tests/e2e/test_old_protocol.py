@@ -120,7 +120,7 @@ def test_it_runs_between_sites(installed: Command, tmp_path: Path) -> None:
 def test_it_lives_in_one_thread(installed: Command, tmp_path: Path) -> None:
     program = """
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.simulation import run_together
 
 config = RunConfig(protocol="histogram", dataset="iris", columns=("sepal_length",), bounds="4,8", k=4, epsilon=80.0)
 outcomes = list(run_together(config, 3).outcomes.values())

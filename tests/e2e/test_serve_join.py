@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 
 from fastlloyd.__main__ import main
-from fastlloyd.report.schema import validate
-from fastlloyd.run.in_memory import run_together
+from fastlloyd.report.document import validate
 from fastlloyd.run.run_file import load_config
+from fastlloyd.run.simulation import run_together
 from tests.mpi.support import QUICK, Job, complaints, hospitals, read_matrix, report
 from tests.net.connect_proxy import Balancer, ConnectProxy
 from tests.net.test_proxy import free_port, started, tinyproxy

@@ -18,9 +18,9 @@ import pytest
 from fastlloyd.data.bounds import scale
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.session import find_protocol
+from fastlloyd.run.simulation import run_together
 from fastlloyd.wire.header import PartyId
 from tests.mpi.support import ROOT, done, read_matrix
 

@@ -15,7 +15,7 @@ import pytest
 from fastlloyd.data.bounds import scale
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.simulation import run_together
 from tests.mpi.support import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -22,9 +22,9 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.outcome import Outcome
 from fastlloyd.run.run_file import with_values
+from fastlloyd.run.simulation import run_together
 
 DECIMALS = 6
 """How many digits after the point count: the last bits of a logarithm or of a sum differ from machine to machine."""

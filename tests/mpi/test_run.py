@@ -24,9 +24,9 @@ from fastlloyd.lifecycle.sealed import SealKey
 from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.report.document import load
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.session import find_protocol
+from fastlloyd.run.simulation import run_together
 from fastlloyd.wire.header import PartyId
 from tests.mpi.support import PROGRAMS, ROOT, Ended, done, hospitals, once, read_matrix, report, run
 

@@ -30,7 +30,7 @@ from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
 from fastlloyd.protocols.feddp.server import REPLIES
 from fastlloyd.protocols.feddp.settings import START
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.simulation import run_together
 from fastlloyd.wire.header import SERVER, Header, PartyId
 from tests.privacy.joint import uniform_scores
 from tests.privacy.stage_noise import Integers, normal_scores, polya_scores

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.protocols.feddp.client import statistics_of
-from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS, choose_projected_bits
-from fastlloyd.protocols.feddp.math.projection import Projection, project
+from fastlloyd.protocols.feddp.math.projection import MATRIX_BITS, Projection, choose_projected_bits, project
 from fastlloyd.protocols.feddp.math.record import cut_norm
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
 from fastlloyd.protocols.feddp.settings import CENTERS, LLOYD, OUTER, WEIGHTS

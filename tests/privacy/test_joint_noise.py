@@ -30,7 +30,7 @@ from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import draw_noise
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.simulation import run_together
 from fastlloyd.wire.header import Header, PartyId
 from tests.privacy.he_noise import Opened, Pieces
 from tests.privacy.joint import Scores, columns, dependent, uniform_scores

@@ -33,11 +33,11 @@ from fastlloyd.party.transcript import Transcript
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import derive
-from fastlloyd.run import in_memory
+from fastlloyd.run import simulation as in_memory
 from fastlloyd.run.closing import conclude
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.session import Session, find_protocol
+from fastlloyd.run.simulation import run_together
 from fastlloyd.run.vertical import OwnColumns
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.contracts import whole_run

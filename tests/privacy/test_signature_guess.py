@@ -27,10 +27,11 @@ from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, first_centers, local_update, post_process
 from fastlloyd.report.files import bounds_csv, centroids_csv
 from fastlloyd.report.signed import SignedRecord
-from fastlloyd.run import closing, in_memory
+from fastlloyd.run import closing
+from fastlloyd.run import simulation as in_memory
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import InMemory, run_together
 from fastlloyd.run.session import Session, find_protocol
+from fastlloyd.run.simulation import InMemory, run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.contracts import whole_run
 

@@ -9,9 +9,9 @@ import pytest
 
 from fastlloyd.errors import FastLloydError
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.outcome import Result
 from fastlloyd.run.run_file import with_values
+from fastlloyd.run.simulation import run_together
 
 IRIS: dict[str, Any] = {"dataset": "iris", "bounds": "0,10", "k": 3, "epsilon": 60.0}
 ROWS = {"rows": 64}

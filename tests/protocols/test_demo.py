@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.simulation import run_together
 from tests.protocols.vertical_dp.support import Replay
 
 

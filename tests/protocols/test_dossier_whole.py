@@ -9,9 +9,9 @@ import pytest
 from fastlloyd.party.declaration import ACROSS, DOWN, UP
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import InMemory, run_together
 from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_protocol
+from fastlloyd.run.simulation import InMemory, run_together
 from fastlloyd.wire.header import Header, PartyId
 from tests.test_tables import messages
 

@@ -19,7 +19,7 @@ from fastlloyd.estimator.estimator import FastLloyd
 from fastlloyd.estimator.inputs import prepare
 from fastlloyd.estimator.parameter import ParameterError
 from fastlloyd.protocols.registry import find, names
-from fastlloyd.run import in_memory
+from fastlloyd.run import simulation as in_memory
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.run.vertical import VerticalInputs
 from fastlloyd.wire.header import PartyId

@@ -18,7 +18,7 @@ from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.simulation import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.contracts.whole_run import config
 from tests.protocols.support import blobs, no_noise, parameters, plan_for, run

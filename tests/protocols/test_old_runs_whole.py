@@ -13,7 +13,7 @@ import pytest
 from fastlloyd.errors import PeerError
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.registry import PROTOCOLS
-from fastlloyd.run import in_memory
+from fastlloyd.run import simulation as in_memory
 from fastlloyd.run.session import Session
 from tests.contracts.whole_run import CLIENTS, config
 

@@ -25,7 +25,7 @@ from fastlloyd.protocols.fastlloyd.reference import reference
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.protocols.fastlloyd.settings import automatic_rounds, settings_from
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.simulation import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.contracts.whole_run import config
 from tests.protocols.support import blobs, parameters, plan_for, run

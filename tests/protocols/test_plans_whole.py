@@ -12,10 +12,10 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import InMemory, run_together
 from fastlloyd.run.outcome import Result
 from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_protocol
+from fastlloyd.run.simulation import InMemory, run_together
 
 IRIS: dict[str, Any] = {"dataset": "iris", "bounds": "0,10", "k": 3, "epsilon": 10.0}
 

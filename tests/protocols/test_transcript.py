@@ -13,8 +13,7 @@ from fastlloyd.errors import PeerError, SecurityError
 from fastlloyd.lifecycle.closing import Chains, ResultDigest, compare_directly
 from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum
 from fastlloyd.party.transcript import Transcript
-from fastlloyd.run.in_memory import run_together
-from fastlloyd.run.simulation import Simulation, Tap
+from fastlloyd.run.simulation import Simulation, Tap, run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.contracts.whole_run import CLIENTS, SETTINGS, config
 from tests.protocols.support import blobs, plan_for, run

@@ -17,8 +17,7 @@ from fastlloyd.errors import RangeError
 from fastlloyd.kmeans.update import FREE_LIMIT
 from fastlloyd.masking.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, MIN_FRACTION_BITS, choose_fraction_bits
 from fastlloyd.party.plain_plan import RoundsPlan, check_delta, check_epsilon, same_named
-from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
-from fastlloyd.privacy.delta import stated_delta
+from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier, stated_delta
 from fastlloyd.privacy.release import NORM_OF, SHARED, Release
 from fastlloyd.protocols.fastlloyd.plus_plan import PlusPlan, make_plus, plus_multipliers, survey_sensitivity
 from fastlloyd.protocols.fastlloyd.settings import (

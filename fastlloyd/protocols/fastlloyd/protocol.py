@@ -28,9 +28,8 @@ from fastlloyd.protocols.fastlloyd.quality import expect, noise_of
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
 from fastlloyd.protocols.fastlloyd.settings import MECHANISMS, PLUS, PublicParameters, Settings
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.flow import Flow
 from fastlloyd.report.outlook import Expected, PlanLine
-from fastlloyd.report.sight import Sights
+from fastlloyd.report.sight import Flow, Sights
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import share_caps
 from fastlloyd.run.outcome import Claim, Result

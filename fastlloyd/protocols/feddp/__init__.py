@@ -9,7 +9,7 @@
 `math/stage.py`       what the server computes from noisy sums: lines 7, 17 and 24; Alg. 2 line 11;
                       the elbow (App. H.3), the baselines' starts (§5), our packed spheres, and points in
                       place of the server's, if it has none
-`math/projection.py`  Pi, and points seen through it; `math/grid.py`: the grids on which that is exact
+`math/projection.py`  Pi, and points seen through it; the grids on which that is exact
 `settings.py`         what may be chosen, and how epsilon is divided (App. H.1)
 `plan.py`             what the parties agree on, and what follows for one run; `proposal.py` makes and checks it
 `reference.py`        the algorithms on pooled data, record by record, without messages

@@ -23,7 +23,7 @@ from fastlloyd.data.records import OwnRecords
 from fastlloyd.data.source import open_source
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
-from fastlloyd.privacy.delta import settle_delta
+from fastlloyd.privacy.calibration import settle_delta
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.feddp.plan import PublicParameters
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from

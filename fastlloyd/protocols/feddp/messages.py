@@ -34,8 +34,7 @@ from fastlloyd.lifecycle.messages import CLOSING_OF_ALL, OPENING, PAIRS, READY
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.party.declaration import DOWN, UP, Declared, Messages, OfPlan, Seen
 from fastlloyd.party.message import RingPayload
-from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS, ROW_NORM
-from fastlloyd.protocols.feddp.math.projection import Projection
+from fastlloyd.protocols.feddp.math.projection import MATRIX_BITS, ROW_NORM, Projection
 from fastlloyd.protocols.feddp.math.stage import Centers, ProjectedCenters
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.settings import PRIVATE

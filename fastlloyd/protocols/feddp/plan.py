@@ -19,7 +19,7 @@ from fastlloyd.party.plain_plan import RoundsPlan, RunTerms
 from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.privacy.shares import spread
-from fastlloyd.protocols.feddp.math.grid import projected_limit
+from fastlloyd.protocols.feddp.math.projection import projected_limit
 from fastlloyd.protocols.feddp.settings import CENTERS, OUTER, PRIVATE, START, WEIGHTS, Kind, settings_from
 from fastlloyd.wire.decode import Amount, Within
 
@@ -143,7 +143,7 @@ class Plan(AgreedTerms, RoundsPlan):
     outer_clip, weight_clip, mean_clip, count_clip : float
         Bounds on one user's statistics, scaled domain; 0 at record level.
     fraction_bits, outer_bits, projected_bits : int
-        q, p and g of `grid.py`.
+        q, p and g of `math/projection.py`.
     rounds : tuple of StepPlan
         One exchange each.
     """

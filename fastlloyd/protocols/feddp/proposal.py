@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.masking.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, choose_fraction_bits
 from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, check_delta, check_epsilon, same_named
-from fastlloyd.privacy.calibration import calibrate
-from fastlloyd.privacy.delta import stated_delta
-from fastlloyd.protocols.feddp.math.grid import choose_outer_bits, choose_projected_bits
+from fastlloyd.privacy.calibration import calibrate, stated_delta
+from fastlloyd.protocols.feddp.math.projection import choose_outer_bits, choose_projected_bits
 from fastlloyd.protocols.feddp.plan import LIFT, PROXY_DIRECTIONS, Plan, PublicParameters, StepPlan
 from fastlloyd.protocols.feddp.settings import (
     CENTERS,

@@ -33,9 +33,8 @@ from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.server import ServerResult, server
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.flow import OWN_LABELS, RELEASED, Flow
 from fastlloyd.report.outlook import Expected
-from fastlloyd.report.sight import NOISE, Sight, Sights, see_shares
+from fastlloyd.report.sight import NOISE, OWN_LABELS, RELEASED, Flow, Sight, Sights, see_shares
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import Begun
 from fastlloyd.run.outcome import Claim, Foreseen, Result

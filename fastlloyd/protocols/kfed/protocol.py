@@ -19,10 +19,9 @@ from fastlloyd.protocols.kfed.client import ClientResult, client
 from fastlloyd.protocols.kfed.messages import MESSAGES, MergedCenters
 from fastlloyd.protocols.kfed.plan import Plan, PublicParameters, Settings, check_plan, make_plan
 from fastlloyd.protocols.kfed.server import ServerResult, server
-from fastlloyd.report.flow import OWN_LABELS, Flow
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT
-from fastlloyd.report.sight import NOTHING, Sight, Sights
+from fastlloyd.report.sight import NOTHING, OWN_LABELS, Flow, Sight, Sights
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Result
 from fastlloyd.run.session import Session

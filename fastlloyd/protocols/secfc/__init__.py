@@ -14,7 +14,7 @@
 `math/signs.py`        the values that the server decodes instead of distances
 `math/memory.py`       settled comparisons, which are not sent again
 `math/tournament.py`   the nearest centre from comparisons: lines 21 and 25
-`math/masks.py`        the masks of a round's answers; `math/rotation.py`, of all records: a secret rotation
+`math/masks.py`        the masks of a round's answers; a secret rotation of all records
 `math/onion.py`        the layers of encryption of the union
 `field/*.py`           the prime field, Lagrange codes, and wrong answers
 `settings.py`          the settings, and what the parties agree on

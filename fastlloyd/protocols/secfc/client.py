@@ -21,9 +21,8 @@ from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Sen
 from fastlloyd.protocols.secfc.math.attempt import Attempt, least_inertia, stop_copies
 from fastlloyd.protocols.secfc.math.coded import Coder
 from fastlloyd.protocols.secfc.math.differences import JoinedDifferences, Question, Step
-from fastlloyd.protocols.secfc.math.masks import RoundMasks
+from fastlloyd.protocols.secfc.math.masks import RoundMasks, turn_back
 from fastlloyd.protocols.secfc.math.memory import UNNUMBERED, Memory
-from fastlloyd.protocols.secfc.math.rotation import turn_back
 from fastlloyd.protocols.secfc.math.signs import dummy_bits
 from fastlloyd.protocols.secfc.messages import CodedValues, Finished, Signs, SignsFormat
 from fastlloyd.protocols.secfc.plan import Plan

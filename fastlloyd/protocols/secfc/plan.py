@@ -20,8 +20,8 @@ from fastlloyd.party.plain_plan import PlainPlan, RunTerms, same_named
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.secfc.field.lagrange import Code
 from fastlloyd.protocols.secfc.field.prime import Field, choose_field
+from fastlloyd.protocols.secfc.math.masks import squared_norm_bound
 from fastlloyd.protocols.secfc.math.onion import sealed_bytes
-from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
 from fastlloyd.protocols.secfc.math.signs import (
     MOST_VALUES,
     bits_in_common,

@@ -20,10 +20,10 @@ from fastlloyd.data.records import OwnRecords
 from fastlloyd.lifecycle.hello import await_ready, gather_announced, propose_plan
 from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.party.effects import Allow, Party, Publish
-from fastlloyd.privacy.delta import automatic_delta
+from fastlloyd.privacy.calibration import automatic_delta
 from fastlloyd.protocol.horizontal import OfRecords
 from fastlloyd.protocols.secfc.client import ClientResult, client
-from fastlloyd.protocols.secfc.math.rotation import draw_rotation, rotate
+from fastlloyd.protocols.secfc.math.masks import draw_rotation, rotate
 from fastlloyd.protocols.secfc.math.tournament import count_rounds
 from fastlloyd.protocols.secfc.messages import MESSAGES
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
@@ -31,10 +31,9 @@ from fastlloyd.protocols.secfc.server import server
 from fastlloyd.protocols.secfc.settings import PublicParameters, Settings
 from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, send_size, share_points
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.flow import Flow
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT
-from fastlloyd.report.sight import NOTHING, Sight, Sights
+from fastlloyd.report.sight import NOTHING, Flow, Sight, Sights
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig

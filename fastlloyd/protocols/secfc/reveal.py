@@ -25,7 +25,7 @@ from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.party.effects import Attest, Party, Receive, Send
 from fastlloyd.protocols.secfc.math.coded import Coder
-from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
+from fastlloyd.protocols.secfc.math.masks import squared_norm_bound
 from fastlloyd.protocols.secfc.math.tournament import FilledClusters
 from fastlloyd.protocols.secfc.messages import ArrayFormat, CenterShares, Roll
 from fastlloyd.protocols.secfc.plan import Plan

@@ -2,7 +2,7 @@
 
 =====================  =============================================================================
 `client.py`            Algorithm 1, lines 1, 2 and 3 (a): a party with columns
-`server.py`            Algorithm 1, lines 3 and 4: the server
+`server.py`            Algorithm 1, lines 3 and 4: the server; how far noise may have moved its result
 `keys.py`              before it: secrets, alignment of records, hash keys (§4.3)
 `messages.py`          one message from each party, one back
 `math/local.py`        LocCluster (§3.5), our steps, the tree of noisy counts; `local_plan.py`: its noise and releases
@@ -14,7 +14,6 @@
 `sketch/*.py`          MemEnc (Algorithms 2 and 3): Flajolet-Martin sketches with phantoms, and their cost
 `settings.py`          the settings
 `plan.py`              public parameters, the plan of one run, and how epsilon and delta are divided
-`redraw.py`            the server's result, and how far the known noise may have moved it
 `reference.py`         the algorithm on pooled columns, without messages; `reference_weights.py`
 `protocol.py`          the class that ties it to runs, data and reports, who sees what, how much noise there is
 =====================  =============================================================================

@@ -26,8 +26,7 @@ from fastlloyd.errors import ConfigError, InternalError, ProcessesError, RangeEr
 from fastlloyd.lifecycle.align.columns import PartyFeatures, features_of
 from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, PlainPlan, RunTerms, check_epsilon, same_named
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
-from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
-from fastlloyd.privacy.delta import stated_delta
+from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier, stated_delta
 from fastlloyd.privacy.limits import check_clusters, check_numbers
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.vertical_dp.local_plan import SHORTENED, LocalPlan, automatic_levels

@@ -4,7 +4,7 @@ The server has the result and writes it; the parties have it only if the run sha
 
 Two errors move a centre: that of the estimated weights of its cells (`likelihood_error`, `basic_error`), and the noise
 on the local centres that make up the cells. Before a run both are computed for average cells and clusters. Afterwards
-they are drawn again around the released values (`redraw.py`).
+they are drawn again around the released values (`server.py`).
 
 Privacy: post-processing of releases, with the noise that the plan states.
 
@@ -28,7 +28,7 @@ from fastlloyd.lifecycle.align.ids import ALIGNMENT
 from fastlloyd.lifecycle.hello import await_plan, propose_plan
 from fastlloyd.party.declaration import largest_bodies
 from fastlloyd.party.effects import Afford, Allow, Party, Publish, Record
-from fastlloyd.privacy.delta import automatic_delta, settle_delta
+from fastlloyd.privacy.calibration import automatic_delta, settle_delta
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocol.vertical import Vertical
 from fastlloyd.protocols.vertical_dp.client import client, prepare
@@ -42,11 +42,10 @@ from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import Settings
 from fastlloyd.protocols.vertical_dp.sketch.sketch import ZERO_OUT
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.flow import NO_LABELS, Flow
 from fastlloyd.report.outlook import PRIOR_VARIANCE, Expect, Expected, PlanLine
 from fastlloyd.report.quality import EXACT, ResultNoise
 from fastlloyd.report.ranges import NORMAL_TAIL
-from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights
+from fastlloyd.report.sight import NO_LABELS, NOISE, NOTHING, Flow, Sight, Sights
 from fastlloyd.report.signed import SignedRecord
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import accept_plan, refuse_old_run

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError, ProcessesError
 from fastlloyd.party.option import read_settings
-from fastlloyd.privacy.delta import stated_delta
+from fastlloyd.privacy.calibration import stated_delta
 from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
 from fastlloyd.protocols.vertical_he.settings import Settings
 from fastlloyd.wire.header import PartyId

@@ -37,7 +37,7 @@ from fastlloyd.lifecycle.align.ids import check_ids, intersect_ids
 from fastlloyd.lifecycle.hello import await_plan, await_ready, propose_plan, send_ready
 from fastlloyd.lifecycle.shared_secrets import agree_pairs
 from fastlloyd.party.effects import Afford, Allow, Party, Publish
-from fastlloyd.privacy.delta import settle_delta
+from fastlloyd.privacy.calibration import settle_delta
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocol.vertical import Vertical
 from fastlloyd.protocols.vertical_he.computing import computing_party
@@ -60,11 +60,10 @@ from fastlloyd.protocols.vertical_he.rounds import (
 )
 from fastlloyd.protocols.vertical_he.settings import Settings
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.flow import NO_LABELS, Flow
 from fastlloyd.report.outlook import Expected, PlanLine, expect_mean
 from fastlloyd.report.quality import ResultNoise
 from fastlloyd.report.ranges import NORMAL_TAIL, ratio_deviations
-from fastlloyd.report.sight import NOTHING, Sight, Sights
+from fastlloyd.report.sight import NO_LABELS, NOTHING, Flow, Sight, Sights
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.closing import conclude

@@ -16,7 +16,7 @@ from typing import Any
 from fastlloyd.errors import RangeError
 from fastlloyd.net.cores import cores
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
-from fastlloyd.privacy.delta import paper_delta
+from fastlloyd.privacy.calibration import paper_delta
 from fastlloyd.protocols.fastlloyd.plan import make_plan
 from fastlloyd.protocols.fastlloyd.settings import PublicParameters
 from fastlloyd.report.plot import available

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import auto_public, scale
 from fastlloyd.data.public.named import load_named
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.protocols.secfc.math.rotation import draw_rotation, rotate
+from fastlloyd.protocols.secfc.math.masks import draw_rotation, rotate
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.protocols.secfc.settings import PublicParameters
 from fastlloyd.randomness.secret import SecretRandom

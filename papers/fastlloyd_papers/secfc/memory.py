@@ -23,7 +23,7 @@ from fastlloyd.protocols.kfed.plan import PublicParameters as KfedParameters
 from fastlloyd.protocols.kfed.plan import make_plan as make_kfed_plan
 from fastlloyd.protocols.kfed.server import server as kfed_server
 from fastlloyd.protocols.secfc.client import ClientResult, client
-from fastlloyd.protocols.secfc.math.rotation import draw_rotation, rotate
+from fastlloyd.protocols.secfc.math.masks import draw_rotation, rotate
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.protocols.secfc.server import server
 from fastlloyd.protocols.secfc.settings import PublicParameters

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.privacy.delta import paper_delta
+from fastlloyd.privacy.calibration import paper_delta
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
 from fastlloyd.protocols.fastlloyd.settings import PublicParameters

@@ -21,8 +21,7 @@ from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY
 from fastlloyd.protocols.feddp.client import statistics_of
 from fastlloyd.protocols.feddp.math import user
-from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS
-from fastlloyd.protocols.feddp.math.projection import project
+from fastlloyd.protocols.feddp.math.projection import MATRIX_BITS, project
 from fastlloyd.protocols.feddp.math.record import coarsen
 from fastlloyd.protocols.feddp.math.stage import (
     elbow,

@@ -13,7 +13,12 @@ from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
-from fastlloyd.protocols.feddp.math.grid import ROW_NORM, choose_outer_bits, choose_projected_bits, projected_limit
+from fastlloyd.protocols.feddp.math.projection import (
+    ROW_NORM,
+    choose_outer_bits,
+    choose_projected_bits,
+    projected_limit,
+)
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.settings import (

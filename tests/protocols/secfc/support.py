@@ -27,9 +27,8 @@ from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.protocols.secfc.server import ServerResult, server
 from fastlloyd.protocols.secfc.settings import PublicParameters
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.inputs import PublicInputs
-from fastlloyd.run.simulation import Tap
+from fastlloyd.run.simulation import Tap, run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 RUN_ID = bytes(range(16))

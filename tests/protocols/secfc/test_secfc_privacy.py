@@ -17,8 +17,7 @@ from fastlloyd.protocols.secfc.field.lagrange import Code
 from fastlloyd.protocols.secfc.math import masks as masks_module
 from fastlloyd.protocols.secfc.math.attempt import Attempt, coins, first_seed
 from fastlloyd.protocols.secfc.math.coded import Coder
-from fastlloyd.protocols.secfc.math.masks import RoundMasks
-from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
+from fastlloyd.protocols.secfc.math.masks import RoundMasks, squared_norm_bound
 from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value, sign_masks
 from fastlloyd.protocols.secfc.messages import ArrayFormat, CodedValues, DataShares, Signs, ValuesFormat
 from fastlloyd.randomness.prg import KeyStream

@@ -15,8 +15,7 @@ from fastlloyd.errors import RangeError
 from fastlloyd.protocols.secfc.field.lagrange import Code
 from fastlloyd.protocols.secfc.field.prime import Field, choose_field
 from fastlloyd.protocols.secfc.math import coded, differences
-from fastlloyd.protocols.secfc.math.masks import RoundMasks
-from fastlloyd.protocols.secfc.math.rotation import draw_rotation, rotate, squared_norm_bound, turn_back
+from fastlloyd.protocols.secfc.math.masks import RoundMasks, draw_rotation, rotate, squared_norm_bound, turn_back
 from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value, sign_masks
 from fastlloyd.protocols.secfc.math.tournament import FilledClusters, Tournament, count_rounds
 from fastlloyd.protocols.secfc.messages import Signs, SignsFormat

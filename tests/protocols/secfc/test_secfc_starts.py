@@ -13,7 +13,7 @@ from scipy import stats
 from fastlloyd.errors import PeerError
 from fastlloyd.protocols.secfc import plan as plan_module
 from fastlloyd.protocols.secfc.math.attempt import coins, first_seed, random_labels
-from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
+from fastlloyd.protocols.secfc.math.masks import squared_norm_bound
 from fastlloyd.protocols.secfc.math.signs import largest_value
 from fastlloyd.protocols.secfc.messages import CodedValues, Signs, SignsFormat, ValuesFormat
 from fastlloyd.protocols.secfc.reference import _draw, copied_at, course, reference

@@ -21,8 +21,7 @@ from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys
 from fastlloyd.protocols.vertical_dp.messages import SharedResult
 from fastlloyd.protocols.vertical_dp.plan import Plan, PublicParameters, make_plan
-from fastlloyd.protocols.vertical_dp.redraw import ServerResult
-from fastlloyd.protocols.vertical_dp.server import await_prepared, server
+from fastlloyd.protocols.vertical_dp.server import ServerResult, await_prepared, server
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients

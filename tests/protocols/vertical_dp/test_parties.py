@@ -28,8 +28,7 @@ from fastlloyd.protocols.vertical_dp.protocol import PROTOCOL
 from fastlloyd.protocols.vertical_dp.reference import reference
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
-from fastlloyd.run.simulation import Simulation
+from fastlloyd.run.simulation import Simulation, run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.support import RUN_ID
 from tests.protocols.vertical_dp.support import (

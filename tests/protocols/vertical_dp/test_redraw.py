@@ -20,8 +20,7 @@ from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally, lo
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
 from fastlloyd.protocols.vertical_dp.plan import Plan
 from fastlloyd.protocols.vertical_dp.protocol import noise_of
-from fastlloyd.protocols.vertical_dp.redraw import ServerResult, possible_total, redraw
-from fastlloyd.protocols.vertical_dp.server import weigh
+from fastlloyd.protocols.vertical_dp.server import ServerResult, possible_total, redraw, weigh
 from fastlloyd.protocols.vertical_dp.sketch.sketch import make_sketch
 from fastlloyd.report.quality import Quality, judge
 from tests.protocols.vertical_dp.support import Replay, correlated, plan_for, sketch_keys, split

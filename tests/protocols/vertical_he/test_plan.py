@@ -14,7 +14,7 @@ from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.net.transport import MAX_FRAME_BYTES
 from fastlloyd.party.option import describe_settings, read_settings
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.privacy.delta import automatic_delta
+from fastlloyd.privacy.calibration import automatic_delta
 from fastlloyd.protocols.vertical_he.frame import MOST_MESSAGE_BYTES, block_format
 from fastlloyd.protocols.vertical_he.he.lattice import ERROR_VARIANCE
 from fastlloyd.protocols.vertical_he.math.choose import linear_seconds, options, planned_option

@@ -21,7 +21,7 @@ from fastlloyd.protocols.vertical_he.math.linear import LinearEngine, encrypt_bl
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine, open_engine, worthwhile_engines
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.simulation import run_together
 from fastlloyd.wire.header import PartyId
 from tests.protocols.vertical_he.support import blobs, columns_of, linear_plan, lloyd, loss, names, parameters, simulate
 

@@ -158,7 +158,7 @@ print(peak() - before, own.rows, *[text.replace(" (deleted)", "") for text in fd
 
 
 def test_a_disk_that_is_full_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastlloyd.data.answer._CACHE_KIB", 1)
+    monkeypatch.setattr("fastlloyd.data.connection._CACHE_KIB", 1)
     for variable in ("SQLITE_TMPDIR", "TMPDIR"):
         monkeypatch.setenv(variable, "/nonexistent")
     # Without any place, SQLite takes /var/tmp: a limit on its size stands for a disk that is full.

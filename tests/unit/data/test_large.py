@@ -22,8 +22,8 @@ from fastlloyd.protocols.fastlloyd import protocol as lloyd_module
 from fastlloyd.protocols.fastlloyd import rounds
 from fastlloyd.report.files import labels_csv
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.session import find_protocol
+from fastlloyd.run.simulation import run_together
 from fastlloyd.wire.header import clients
 
 BOUNDS = Bounds(np.array([-5.0, -5.0]), np.array([5.0, 7.0]), ("a", "b"))

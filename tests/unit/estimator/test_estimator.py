@@ -28,7 +28,7 @@ from fastlloyd.estimator.estimator import FastLloyd, ParameterError
 from fastlloyd.protocol import masked
 from fastlloyd.protocols.fastlloyd import protocol as module
 from fastlloyd.protocols.fastlloyd.settings import MECHANISMS
-from fastlloyd.run.in_memory import InMemory, run_together
+from fastlloyd.run.simulation import InMemory, run_together
 from fastlloyd.wire.header import clients
 
 PROTOCOLS = tuple(MECHANISMS)

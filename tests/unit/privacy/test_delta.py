@@ -7,8 +7,15 @@ import math
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.calibration import SAMPLER_DELTA, gaussian_noise_multiplier
-from fastlloyd.privacy.delta import automatic_delta, large_delta, paper_delta, settle_delta, stated_delta
+from fastlloyd.privacy.calibration import (
+    SAMPLER_DELTA,
+    automatic_delta,
+    gaussian_noise_multiplier,
+    large_delta,
+    paper_delta,
+    settle_delta,
+    stated_delta,
+)
 
 SIZES = (3, 150, 1_000, 10_000, 300_000, 10**9)
 

@@ -15,7 +15,7 @@ from fastlloyd.lifecycle.closing import Account, Sent
 from fastlloyd.net.sockets import WireBytes
 from fastlloyd.report import document
 from fastlloyd.report.claim import Claim
-from fastlloyd.report.schema import schema, validate
+from fastlloyd.report.document import schema, validate
 from fastlloyd.run.closing import traffic_entry
 from fastlloyd.wire.header import SERVER
 from tests.unit.report.figures import NO_NOISE, RUN, common, privacy, releases, report, round_entry, server_report

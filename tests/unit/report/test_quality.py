@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from fastlloyd.report.document import schema, validate
 from fastlloyd.report.outlook import Expected
 from fastlloyd.report.quality import EXACT, UNKNOWN, ResultNoise, judge
 from fastlloyd.report.ranges import LAPLACE_TAIL, NORMAL_TAIL, chi_squared_quantile, overlapping
-from fastlloyd.report.schema import schema, validate
 
 LO, HI = np.array([0.0, -1.0]), np.array([10.0, 1.0])
 CENTROIDS = np.array([[2.0, 0.5], [8.0, -0.5]])

@@ -25,10 +25,9 @@ from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.claim import Claim
-from fastlloyd.report.document import build_report, encode, load
+from fastlloyd.report.document import build_report, encode, load, schema
 from fastlloyd.report.files import centroids_csv
 from fastlloyd.report.quality import Quality
-from fastlloyd.report.schema import schema
 from fastlloyd.report.signed import SIGNED_ELSE, Covers, SignedRecord, file_digests, sign_report
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
@@ -347,7 +346,7 @@ def test_a_new_entry_takes_its_declaration_and_the_line_that_makes_its_value(
             return list(pool.map(one, range(3)))
 
     assert 0 not in ends()  # not declared: no party writes it
-    monkeypatch.setattr("fastlloyd.report.schema.schema", lambda: declared)
+    monkeypatch.setattr("fastlloyd.report.document.schema", lambda: declared)
     network = MemoryNetwork(3)
     assert ends() == [0, 0, 0]
     for name, definition in (("1/report.json", "report"), ("2/report.json", "report"), ("0/server.json", "server")):

@@ -33,8 +33,7 @@ from fastlloyd.kmeans.merging import merge
 from fastlloyd.kmeans.spectral import leading_subspace, symmetric
 from fastlloyd.kmeans.update import clip_step, move, split, truncate
 from fastlloyd.kmeans.weighted import Clustering, cluster, seed_centers
-from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS
-from fastlloyd.protocols.feddp.math.projection import Projection, project
+from fastlloyd.protocols.feddp.math.projection import MATRIX_BITS, Projection, project
 from fastlloyd.protocols.feddp.math.record import cut_norm
 from fastlloyd.protocols.feddp.plan import PROXY_DIRECTIONS, Plan
 from fastlloyd.protocols.feddp.settings import PRIVATE

@@ -13,7 +13,7 @@ from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator
 from fastlloyd.party.effects import Keep, Party
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.privacy.delta import settle_delta
+from fastlloyd.privacy.calibration import settle_delta
 from fastlloyd.privacy.noise.sampler import round_normal
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.outlook import PlanLine

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, PlainPlan, check_epsilon, same_named
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
-from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
-from fastlloyd.privacy.delta import stated_delta
+from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier, stated_delta
 from fastlloyd.privacy.limits import check_clients, check_numbers
 from fastlloyd.privacy.release import Release
 
