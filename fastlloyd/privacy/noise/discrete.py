@@ -124,20 +124,15 @@ def polya_difference(scale: float, terms: int, size: int | tuple[int, ...], secr
     owner = np.repeat(np.arange(count), numbers)
     for start in range(0, owner.size, _BLOCK):
         at = owner[start : start + _BLOCK]
-        values = _logarithmic(scale, secret.uint64(at.size), secret.uint64(at.size), _more(secret))
+        values = _logarithmic(scale, secret.uint64(at.size), secret.uint64(at.size), secret.further)
         coins = np.unpackbits(np.frombuffer(secret.bytes((at.size + 7) // 8), dtype=np.uint8), count=at.size)
         np.add.at(noise, at, values * (1 - 2 * coins.astype(np.int64)))
     return noise.reshape(shape)
 
 
-def _more(secret: SecretRandom) -> Draw:
-    """Return a source of 64 further bits."""
-    return lambda: int(secret.uint64(1)[0])
-
-
 def _geometric(scale: int, count: int, secret: SecretRandom) -> NDArray[np.int64]:
     """Draw floor(scale E), E a standard exponential: P(x >= k) = exp(-k / scale)."""
-    return exponential(scale, secret.uint64(count), _more(secret), shift=0.5)
+    return exponential(scale, secret.uint64(count), secret.further, shift=0.5)
 
 
 def _accept(proposed: NDArray[np.int64], variance: Fraction, scale: int, secret: SecretRandom) -> NDArray[np.bool_]:
@@ -153,7 +148,7 @@ def _accept(proposed: NDArray[np.int64], variance: Fraction, scale: int, secret:
     accepted: NDArray[np.bool_] = margin > 0.0
     for i in np.flatnonzero(~(np.abs(margin) > error)):
         exact = (abs(int(proposed[i])) - variance / scale) ** 2 / (2 * variance)
-        accepted[i] = _exceeds(int(words[i]), exact, _more(secret))
+        accepted[i] = _exceeds(int(words[i]), exact, secret.further)
     return accepted
 
 
@@ -194,7 +189,7 @@ def _poisson(scale: float, terms: int, count: int, secret: SecretRandom) -> NDAr
     words = secret.uint64(count)
     numbers = np.searchsorted(table, words, side="right").astype(np.int64)
     for i in np.flatnonzero(np.searchsorted(table, words, side="left") != numbers):
-        numbers[i] = _decide_poisson(scale, terms, int(words[i]), _more(secret))
+        numbers[i] = _decide_poisson(scale, terms, int(words[i]), secret.further)
     return numbers
 
 

@@ -182,9 +182,7 @@ def round_normal(sigma: float, size: int | tuple[int, ...], secret: SecretRandom
     for start in range(0, count, 2 * _BLOCK):
         pairs = min(_BLOCK, (noise.size - start) // 2)
         words = secret.uint64(2 * pairs)
-        noise[start : start + 2 * pairs] = box_muller(
-            sigma, words[:pairs], words[pairs:], lambda: int(secret.uint64(1)[0])
-        )
+        noise[start : start + 2 * pairs] = box_muller(sigma, words[:pairs], words[pairs:], secret.further)
     return noise[:count].reshape(shape)
 
 
@@ -218,7 +216,7 @@ def round_laplace(scale: float, size: int | tuple[int, ...], secret: SecretRando
     noise = np.empty(count, dtype=np.int64)
     for start in range(0, count, _BLOCK):
         block = min(_BLOCK, count - start)
-        magnitude = exponential(scale, secret.uint64(block), lambda: int(secret.uint64(1)[0]))
+        magnitude = exponential(scale, secret.uint64(block), secret.further)
         coins = np.frombuffer(secret.bytes((block + 7) // 8), dtype=np.uint8)
         signs = np.unpackbits(coins, count=block).astype(np.int64)
         noise[start : start + block] = magnitude * (1 - 2 * signs)
