@@ -10,7 +10,8 @@ Discrete Gaussian shares: variance s^2 = sigma^2 / (m - t) each, s at least `LEA
    times a Gaussian sum over shifted integers of width c, c^2 = a^2 b^2 / (a^2 + b^2). By Poisson's formula that
    sum depends on the shift by a factor in [1 - eta, 1 + eta] only, eta = 2.1 exp(-2 pi^2 c^2). So probabilities
    differ by a factor of at most exp(5 exp(-2 pi^2 c^2)); over n shares by exp(tau / 2), tau = 10 sum_{k<n}
-   exp(-2 pi^2 s^2 k / (k + 1)).
+   exp(-2 pi^2 s^2 k / (k + 1)). Nothing here needs equal variances: n parts of different ones (`masking/threshold/
+   parts.py`), the least v, add up with tau / 2 <= 5 n exp(-pi^2 v), for c^2 >= v / 2 at each step.
 2. *A discrete Gaussian of width sigma is a function of a continuous one of width sqrt(sigma^2 - r^2), all but
    exactly.* Take y = v + G, v an integer, G normal of that width, and draw an integer k with probability
    proportional to exp(-(k - y)^2 / (2 r^2)). The normaliser depends on y by a factor in [1 - eta, 1 + eta], eta
@@ -80,7 +81,7 @@ def draw_laplace_share(scale: float, shares: int, size: int, secret: SecretRando
 
     Parameters and notes as for `draw_gaussian_share`.
     """
-    return polya_difference(scale, shares, size, secret)
+    return polya_difference(scale, Fraction(1, shares), size, secret)
 
 
 def event_multiplier(release: Release) -> float:

@@ -18,7 +18,7 @@ ROOT = Path(fastlloyd.__file__).parent
 TESTS = Path(__file__).parents[1]
 LIST = Path(__file__).with_name("draws.toml")
 SOURCE = "SecretRandom"
-KEYED = ("keystream", "KeyStream", "MaskStream")
+KEYED = ("keystream", "KeyStream", "MaskStream", "KeyedRandom")
 LIBRARIES = (
     "KeyGenerator",
     "create_relin_keys",
@@ -67,7 +67,7 @@ def _inside(node: ast.AST, where: str, sources: set[str]) -> Iterator[str]:
         given = [ast.unparse(one) for one in (*node.args, *(word.value for word in node.keywords))]
         # A method of the source, the source itself, or its method as it is.
         used = any(called.rpartition(".")[0] == name for name in sources) or any(
-            one in (name, f"{name}.bytes", f"{name}.uint64") for one in given for name in sources
+            one in (name, f"{name}.bytes", f"{name}.uint64", f"{name}.further") for one in given for name in sources
         )
         if used or called in (SOURCE, *SYSTEM) or called.rpartition(".")[2] in (*KEYED, *LIBRARIES):
             yield f"{where} {called}".lstrip()

@@ -12,7 +12,7 @@ taken off that add up to the largest multiple of w that may go.
 Nothing is random here: all variances are rational numbers. Of Laplace noise part j is a difference of Polya variables
 of shape v_j / s^2; shapes add up exactly, and so do variances.
 
-Source: docs/privacy.md, "Noise in parts"; binary parts: "Dordis" (EuroSys 2024).
+Source: docs/privacy.md, "Noise in shares"; binary parts: "Dordis" (EuroSys 2024).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ r"""Noise on the integers that may be added in shares: discrete Gaussians and di
 
 `discrete_gaussian` draws from P(x) proportional to exp(-x^2 / (2 v)), v a rational variance, by rejection from
 a discrete Laplace variable. `polya_difference` draws the difference of two Polya (negative binomial) variables
-of shape 1 / n: the sum of n of them is exactly the discrete Laplace distribution.
+of a shape r, a fraction: those whose shapes add up to 1 sum to exactly the discrete Laplace distribution.
 
 Both are exact, not nearly so: all that is decided (which integer, accepted or not) is decided for real numbers with
 infinitely many random bits, by float64 with a bound on every error and by interval arithmetic at growing
@@ -92,15 +92,18 @@ def discrete_gaussian(variance: Fraction, size: int | tuple[int, ...], secret: S
     return noise.reshape(shape)
 
 
-def polya_difference(scale: float, terms: int, size: int | tuple[int, ...], secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw differences of two Polya variables of shape 1 / terms and p = exp(-1 / scale).
+def polya_difference(
+    scale: float, shape: Fraction, size: int | tuple[int, ...], secret: SecretRandom
+) -> NDArray[np.int64]:
+    """Draw differences of two Polya variables of one shape and p = exp(-1 / scale).
 
     Parameters
     ----------
     scale : float
-        b of the discrete Laplace distribution, P(x) proportional to exp(-abs(x) / b), that `terms` of these sum to.
-    terms : int
-        At least 1.
+        b of the discrete Laplace distribution, P(x) proportional to exp(-abs(x) / b), that variables of shapes adding
+        up to 1 sum to.
+    shape : Fraction
+        Positive, at most 1.
     size : int or tuple of int
     secret : SecretRandom
 
@@ -115,11 +118,11 @@ def polya_difference(scale: float, terms: int, size: int | tuple[int, ...], secr
 
     Privacy
     -------
-    `terms` of them are a discrete Laplace mechanism, whatever further ones are added.
+    Those whose shapes add up to 1 are a discrete Laplace mechanism, whatever further ones are added.
     """
     check_scale(scale, MAX_SCALE)
-    shape, count = vector_shape(size)
-    numbers = _poisson(scale, terms, count, secret)
+    dimensions, count = vector_shape(size)
+    numbers = _poisson(scale, shape, count, secret)
     noise = np.zeros(count, dtype=np.int64)
     owner = np.repeat(np.arange(count), numbers)
     for start in range(0, owner.size, _BLOCK):
@@ -127,7 +130,7 @@ def polya_difference(scale: float, terms: int, size: int | tuple[int, ...], secr
         values = _logarithmic(scale, secret.uint64(at.size), secret.uint64(at.size), secret.further)
         coins = np.unpackbits(np.frombuffer(secret.bytes((at.size + 7) // 8), dtype=np.uint8), count=at.size)
         np.add.at(noise, at, values * (1 - 2 * coins.astype(np.int64)))
-    return noise.reshape(shape)
+    return noise.reshape(dimensions)
 
 
 def _geometric(scale: int, count: int, secret: SecretRandom) -> NDArray[np.int64]:
@@ -180,26 +183,26 @@ def _exceeds(word: int, level: Fraction, draw: Draw) -> bool:
     raise InternalError("the operating system's random bits repeat themselves: no noise can be drawn")
 
 
-def _poisson(scale: float, terms: int, count: int, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw Poisson variables of mean -2 ln(1 - exp(-1 / scale)) / terms, by the inverse of their distribution F.
+def _poisson(scale: float, shape: Fraction, count: int, secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw Poisson variables of mean -2 shape ln(1 - exp(-1 / scale)), by the inverse of their distribution F.
 
     The table holds floor(2^64 F(k)): a uniform whose first 64 bits differ from all entries is decided by them.
     """
-    table = np.array(_thresholds(scale, terms), dtype=np.uint64)
+    table = np.array(_thresholds(scale, shape), dtype=np.uint64)
     words = secret.uint64(count)
     numbers = np.searchsorted(table, words, side="right").astype(np.int64)
     for i in np.flatnonzero(np.searchsorted(table, words, side="left") != numbers):
-        numbers[i] = _decide_poisson(scale, terms, int(words[i]), secret.further)
+        numbers[i] = _decide_poisson(scale, shape, int(words[i]), secret.further)
     return numbers
 
 
 @lru_cache(maxsize=256)
-def _thresholds(scale: float, terms: int) -> tuple[int, ...]:
+def _thresholds(scale: float, shape: Fraction) -> tuple[int, ...]:
     """Return floor(2^64 F(k)) for k from 0 until only 2^64 - 1 is left."""
     last, precision = (1 << WORD_BITS) - 1, 4 * WORD_BITS
     while True:
         found: list[int] = []
-        for low, high in _distribution(scale, terms, precision):
+        for low, high in _distribution(scale, shape, precision):
             # F(k) < 1 always; only its interval may reach 1.
             ends = [min(math.floor(end * (1 << WORD_BITS)), last) for end in (low, high)]
             if ends[0] != ends[1]:
@@ -210,11 +213,11 @@ def _thresholds(scale: float, terms: int) -> tuple[int, ...]:
         precision *= 2
 
 
-def _distribution(scale: float, terms: int, precision: int) -> Iterator[tuple[Fraction, Fraction]]:
+def _distribution(scale: float, shape: Fraction, precision: int) -> Iterator[tuple[Fraction, Fraction]]:
     """Yield bounds on F(0), F(1), ..."""
     arithmetic = interval_arithmetic()
     arithmetic.prec = precision
-    mean = _log_complement(arithmetic, scale) * -2 / terms
+    mean = _log_complement(arithmetic, scale) * (-2 * shape.numerator) / shape.denominator
     term = total = arithmetic.exp(-mean)
     for k in count_from(1):
         yield _fraction(total.a), _fraction(total.b)
@@ -222,12 +225,12 @@ def _distribution(scale: float, terms: int, precision: int) -> Iterator[tuple[Fr
         total += term
 
 
-def _decide_poisson(scale: float, terms: int, word: int, draw: Draw) -> int:
+def _decide_poisson(scale: float, shape: Fraction, word: int, draw: Draw) -> int:
     """Return the variable of a uniform that begins with these 64 bits, drawing more bits as needed."""
     bits = WORD_BITS
     for _ in range(MAX_WORDS):
         word, bits = word << WORD_BITS | draw(), bits + WORD_BITS
-        for k, (low, high) in enumerate(_distribution(scale, terms, bits + 4 * WORD_BITS)):
+        for k, (low, high) in enumerate(_distribution(scale, shape, bits + 4 * WORD_BITS)):
             if word + 1 <= low * (1 << bits):
                 return k
             if word < high * (1 << bits):

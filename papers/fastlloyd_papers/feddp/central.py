@@ -174,7 +174,7 @@ def draw_total(plan: Plan, t: int, k: int, secret: SecretRandom) -> NDArray[np.i
     if gaussian:
         parts.append(discrete_gaussian(Fraction(step.sigma) ** 2 * plan.clients / shares, gaussian, secret))
     if laplace:
-        noise = polya_difference(step.scale, 1, laplace, secret)
+        noise = polya_difference(step.scale, Fraction(1), laplace, secret)
         for _ in range(plan.known_shares):
             noise = noise + draw_laplace_share(step.scale, shares, laplace, secret)
         parts.append(noise)

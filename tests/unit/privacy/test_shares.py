@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fractions import Fraction
 
 import dp_accounting
 import numpy as np
@@ -14,6 +15,8 @@ from dp_accounting.rdp import RdpAccountant
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.masking.threshold.numbers import Numbers
+from fastlloyd.masking.threshold.parts import Parts
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, gdp_delta, spent
 from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
@@ -130,6 +133,46 @@ def test_the_correction_is_what_was_set_aside_for() -> None:
     assert worst < 1e-63
     assert math.exp(100.0) * math.expm1(2.0 * worst) < 2.0**-25 * SAMPLER_DELTA
     assert share_correction(0.5, 2, 1) > 0.01  # it is not small by construction
+
+
+def parts_correction(variances: list[float], elements: int) -> float:
+    """Bound zeta for parts of any variances, added up in this order; equal ones give `share_correction`."""
+    total, so_far = 0.0, variances[0]
+    for variance in variances[1:]:
+        total += 5.0 * math.exp(-2.0 * math.pi**2 * so_far * variance / (so_far + variance))
+        so_far += variance
+    return elements * (total + 5.0 * math.exp(-2.0 * (math.pi * SMOOTHING) ** 2))
+
+
+@pytest.mark.parametrize("included", [3, 4, 5])
+def test_parts_of_different_sizes_add_up_to_a_discrete_gaussian_to_all_digits(included: int) -> None:
+    numbers = Numbers.settle(5, lying=0)
+    parts = Parts(numbers, Fraction(25 * 4 * 3))
+    assert min(parts.variances) == 25
+    total, s2 = np.ones(1), float(parts.variance)
+    for _ in range(included - numbers.known):
+        for j, variance in enumerate(map(float, parts.variances)):
+            if j not in parts.taken_off(included):
+                x = np.arange(-130, 131)
+                one = np.exp(-(x**2) / (2.0 * variance))
+                total = np.convolve(total, one / one.sum())
+    x = np.arange(total.size) - total.size // 2
+    gaussian_law = np.exp(-(x**2) / (2.0 * s2))
+    near = np.abs(x) <= 6 * math.sqrt(s2)
+    np.testing.assert_allclose(total[near], (gaussian_law / gaussian_law.sum())[near], rtol=1e-9)
+
+
+def test_the_correction_of_parts_is_within_what_was_set_aside() -> None:
+    assert parts_correction([9.0] * 4, 3) == pytest.approx(share_correction(3.0, 4, 3))
+    for clients, lying in ((5, 0), (32, 0), (50, 1), (200, 1)):
+        numbers = Numbers.settle(clients, lying=lying)
+        shapes = Parts(numbers, Fraction(1), laplace=True).shapes
+        parts = Parts(numbers, 25 / min(shapes))
+        unknown = [float(v) for v in parts.variances] * (clients - numbers.known)
+        zeta, least, n = parts_correction(unknown, 2**40), float(min(parts.variances)), len(unknown)
+        bound = 2**40 * (5.0 * n * math.exp(-(math.pi**2) * least) + 5.0 * math.exp(-2.0 * (math.pi * SMOOTHING) ** 2))
+        assert zeta <= bound < 1e-63
+    assert parts_correction([0.2, 0.3], 1) > 0.01
 
 
 @pytest.mark.skipif(

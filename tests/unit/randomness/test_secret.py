@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.randomness import secret
-from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.randomness.secret import KeyedRandom, SecretRandom
 
 # RFC 8439, A.1, test vector 1: key, nonce and counter all zero.
 ZERO_KEY_STREAM = bytes.fromhex(
@@ -96,10 +96,28 @@ def test_it_shows_nothing_and_is_no_numpy_generator(monkeypatch):
     assert not hasattr(stream, "__dict__")
     public = {name for name in dir(np.random.default_rng(1)) if not name.startswith("_")}
     ours = {name for name in dir(stream) if not name.startswith("_")}
-    assert ours == {"bytes", "uint64"}
+    assert ours == {"bytes", "uint64", "further"}
     assert "uint64" not in public
 
 
 def test_a_negative_number_of_bytes_is_refused():
     with pytest.raises(ValueError, match="number of bytes"):
         SecretRandom().bytes(-1)
+
+
+def test_a_keyed_stream_is_chacha20_under_its_key_and_repeats():
+    stream = KeyedRandom(bytes(32), b"\1" * 32)
+    assert stream.bytes(10) + stream.bytes(0) + stream.bytes(54) == ZERO_KEY_STREAM
+    assert KeyedRandom(bytes(32), b"\2" * 32).uint64(8).tobytes() == ZERO_KEY_STREAM
+    further = KeyedRandom(b"\1" * 32, bytes(32))
+    assert further.further().to_bytes(8, "little") + further.further().to_bytes(8, "little") == ZERO_KEY_STREAM[:16]
+    assert further.bytes(8) == KeyedRandom(b"\1" * 32, b"\3" * 32).bytes(8)
+    assert "1" not in repr(further)
+    with pytest.raises(TypeError, match="cannot be copied"):
+        copy.copy(further)
+
+
+def test_further_bits_of_the_system_s_stream_are_the_next_ones(monkeypatch):
+    monkeypatch.setattr(os, "urandom", Entropy(bytes(32)))
+    stream = SecretRandom()
+    assert stream.further().to_bytes(8, "little") + stream.bytes(8) == ZERO_KEY_STREAM[:16]

@@ -60,8 +60,17 @@ def test_a_wide_discrete_gaussian_has_its_variance_and_shape() -> None:
 @pytest.mark.parametrize("terms", [1, 2, 5])
 @pytest.mark.parametrize("scale", [0.4, 3.0, 40.0])
 def test_polya_shares_sum_exactly_to_the_discrete_laplace_distribution(scale: float, terms: int) -> None:
-    sample = sum(polya_difference(scale, terms, 50_000, SecretRandom()) for _ in range(terms))
+    sample = sum(polya_difference(scale, Fraction(1, terms), 50_000, SecretRandom()) for _ in range(terms))
     assert chi_square(sample, lambda x: np.exp(-np.abs(x) / scale), int(60 * scale) + 5) > ALARM
+
+
+@pytest.mark.parametrize(
+    "shapes", [(Fraction(1, 99), Fraction(49, 150), Fraction(3283, 4950)), (Fraction(2, 3), Fraction(1, 3))]
+)
+def test_polya_shares_of_any_shapes_add_up(shapes: tuple[Fraction, ...]) -> None:
+    assert sum(shapes) == 1
+    sample = sum(polya_difference(5.0, shape, 50_000, SecretRandom()) for shape in shapes)
+    assert chi_square(sample, lambda x: np.exp(-np.abs(x) / 5.0), 305) > ALARM
 
 
 def test_one_polya_share_has_the_difference_of_negative_binomials() -> None:
@@ -69,13 +78,13 @@ def test_one_polya_share_has_the_difference_of_negative_binomials() -> None:
     p = math.exp(-1.0 / scale)
     one = stats.nbinom(1.0 / terms, 1.0 - p).pmf(np.arange(400))
     both = np.convolve(one, one[::-1])
-    sample = polya_difference(scale, terms, 100_000, SecretRandom())
+    sample = polya_difference(scale, Fraction(1, terms), 100_000, SecretRandom())
     assert chi_square(sample, lambda x: both[(x + 399).astype(int)], 399) > ALARM
 
 
 def test_wide_polya_shares_sum_to_a_laplace_variable() -> None:
     scale = 2.0**30 / 3.0
-    sample = sum(polya_difference(scale, 3, 10_000, SecretRandom()) for _ in range(3))
+    sample = sum(polya_difference(scale, Fraction(1, 3), 10_000, SecretRandom()) for _ in range(3))
     assert stats.kstest(sample / scale, "laplace").pvalue > ALARM
 
 
@@ -108,7 +117,7 @@ def test_the_first_zero_words_are_drawn_on() -> None:
 
 def test_poisson_variables_follow_the_exact_distribution_at_its_steps() -> None:
     scale, terms = 50.0, 2
-    thresholds = discrete._thresholds(scale, terms)
+    thresholds = discrete._thresholds(scale, Fraction(1, terms))
     with mpmath.workprec(400):
         mean = -2 * mpmath.log(1 - mpmath.exp(-1 / mpmath.mpf(scale))) / terms
         for k, threshold in enumerate(thresholds[:30]):
@@ -116,8 +125,8 @@ def test_poisson_variables_follow_the_exact_distribution_at_its_steps() -> None:
             assert threshold == int(mpmath.floor(exact * WORD))
     assert thresholds[-1] == WORD - 1
     # On the step itself further bits decide: all zeros lie below F(k), all ones above.
-    assert discrete._decide_poisson(scale, terms, thresholds[3], lambda: 0) == 3
-    assert discrete._decide_poisson(scale, terms, thresholds[3], lambda: WORD - 1) == 4
+    assert discrete._decide_poisson(scale, Fraction(1, terms), thresholds[3], lambda: 0) == 3
+    assert discrete._decide_poisson(scale, Fraction(1, terms), thresholds[3], lambda: WORD - 1) == 4
 
 
 @pytest.mark.parametrize("level", [Fraction(1, 3), Fraction(20), Fraction(1, 10**12)])
@@ -141,7 +150,7 @@ def test_noise_beyond_what_floats_hold_is_refused() -> None:
     with pytest.raises(RangeError, match="fraction bits"):
         discrete_gaussian(Fraction(2**90), 1, SecretRandom())
     with pytest.raises(RangeError, match="fraction bits"):
-        polya_difference(2.0**45, 2, 1, SecretRandom())
+        polya_difference(2.0**45, Fraction(1, 2), 1, SecretRandom())
 
 
 def test_bits_that_never_decide_end_in_an_error() -> None:
@@ -158,7 +167,7 @@ def test_a_uniform_at_a_step_of_the_poisson_distribution_ends_in_an_error() -> N
     words = [digits >> 64 * (69 - i) & (WORD - 1) for i in range(70)]
     following = iter(words[1:])
     with pytest.raises(InternalError, match="no noise can be drawn"):
-        discrete._decide_poisson(scale, terms, words[0], lambda: next(following))
+        discrete._decide_poisson(scale, Fraction(1, terms), words[0], lambda: next(following))
 
 
 def test_a_uniform_that_begins_with_zeros_is_drawn_on() -> None:
@@ -183,13 +192,16 @@ class Words:
         assert given.size == count
         return given
 
+    def further(self) -> int:
+        return int(self.uint64(1)[0])
+
 
 @pytest.mark.parametrize("further,passed", [(0, 0), (WORD - 1, 1)])
 def test_a_word_on_a_step_of_the_poisson_distribution_is_drawn_on(further: int, passed: int) -> None:
     scale, terms = 50.0, 2
-    steps = discrete._thresholds(scale, terms)
+    steps = discrete._thresholds(scale, Fraction(1, terms))
     words = Words([steps[0], steps[3] - 1, steps[3], steps[3] + 1], further)
-    assert discrete._poisson(scale, terms, 4, words).tolist() == [passed, 3, 3 + passed, 4]
+    assert discrete._poisson(scale, Fraction(1, terms), 4, words).tolist() == [passed, 3, 3 + passed, 4]
 
 
 @pytest.mark.parametrize("sigma", [7, 10**6, 10**12])
