@@ -1,0 +1,306 @@
+"""A client's part in the opening of rounds: what it masks, for which one set it gives shares, and what it refuses.
+
+::
+
+    client                                            server
+      vector | box                          ------>
+      check, Save set-t   <------  RoundSet of everybody, signed      all vectors are there
+      QuickAnswer                           ------>
+    or
+      check, Save set-t   <------  RoundSet, signed                   some are not, at the deadline
+      SetVote                               ------>
+      check, Save set-t   <------  SetVotes of T clients or more
+      SetAnswer                             ------>
+
+For each round a client votes or answers for one set, once and for ever: what it decides is on its disk before a message
+leaves, and a second set is refused in any message. After the reply of a round all secrets of the round are deleted.
+
+Source: Bonawitz et al. (2017), Figure 4, rounds 2 to 4; docs/protocol.md, "Threshold masks: a round"; docs/privacy.md,
+"Threshold masks".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.link.identity import SIGNATURE_BYTES
+from fastlloyd.errors import ConfigError, Reason, SecurityError, name_some
+from fastlloyd.lifecycle.threshold.group import Group, wide
+from fastlloyd.lifecycle.threshold.messages import (
+    QuickAnswer,
+    RoundSet,
+    SetAnswer,
+    SetVote,
+    SetVotes,
+    bitmap_bytes,
+)
+from fastlloyd.masking.fixed import Ring, RingArray
+from fastlloyd.masking.threshold.secrets import ClientSecrets
+from fastlloyd.party.effects import Party, Receive, Save, Send
+from fastlloyd.party.message import RingFormat
+from fastlloyd.randomness.prg import KEY_BYTES
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import SERVER, PartyId, decode_included, encode_included
+
+DrawPart = Callable[[int, Fraction, SecretRandom], NDArray[np.int64]]
+"""From a round, the share of the planned variance in one part, and its source to that part, int64, in grid units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The one set of a round for which a client gives shares, as it is stored.
+
+    Attributes
+    ----------
+    included : tuple of PartyId
+    answered : bool
+        Whether shares may have left; otherwise a vote may have.
+    stated : bytes of length 64
+        The server's signature on the set.
+    history : bytes of length 32
+    """
+
+    included: tuple[PartyId, ...]
+    answered: bool
+    stated: bytes = field(repr=False)
+    history: bytes = field(repr=False)
+
+    def to_bytes(self, clients: int) -> bytes:
+        """Encode the decision for the state folder."""
+        return bytes([self.answered]) + self.history + self.stated + encode_included(self.included, clients)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, clients: int) -> Self:
+        """Decode the output of `to_bytes`.
+
+        Raises
+        ------
+        ValueError
+            It is malformed.
+        """
+        end = 1 + KEY_BYTES + SIGNATURE_BYTES
+        if len(content) != end + bitmap_bytes(clients) or content[0] > 1:
+            raise ValueError(f"expected a set of a round in {end + bitmap_bytes(clients)} bytes, got {len(content)}")
+        return cls(
+            decode_included(content[end:], clients),
+            bool(content[0]),
+            content[1 + KEY_BYTES : end],
+            content[1 : 1 + KEY_BYTES],
+        )
+
+
+def read_decisions(stored: Mapping[int, bytes], clients: int) -> dict[int, Decision]:
+    """Decode the decisions of an interrupted run.
+
+    Raises
+    ------
+    ConfigError
+        One is damaged: this party's own state is at fault.
+    """
+    try:
+        return {t: Decision.from_bytes(content, clients) for t, content in stored.items()}
+    except ValueError as error:
+        raise ConfigError(
+            f"--resume: the stored sets are damaged ({error}); start anew without --resume", reason=Reason.RESUME
+        ) from error
+
+
+class ClientOpening:
+    """One client's threshold masks.
+
+    Parameters
+    ----------
+    group : Group
+    me : PartyId
+    secrets : ClientSecrets
+    draw : callable
+        Draws one part of a round's noise.
+    decisions : mapping from round to Decision, optional
+        Of an interrupted run.
+    known : mapping from round to bytes of length 32, optional
+        Of a resumed run: the histories of the rounds that clients have opened. Rounds before the last one are over.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        me: PartyId,
+        secrets: ClientSecrets,
+        draw: DrawPart,
+        decisions: Mapping[int, Decision] | None = None,
+        known: Mapping[int, bytes] | None = None,
+    ) -> None:
+        self._group = group
+        self._me = me
+        self._secrets = secrets
+        self._draw = draw
+        self._decisions = dict(decisions or {})
+        self._known = dict(known or {})
+        self._over = max([0, *self._known, *self._decisions])
+        self._sent: set[int] = set()
+        self._drawn: tuple[int, bytes, list[NDArray[np.int64]]] = (-1, b"", [])
+
+    def check_history(self, t: int, history: bytes) -> None:
+        """Refuse replies other than those after which another client opened round t."""
+        if self._known.get(t, wide(history)) != wide(history):
+            raise self._lie(t, "sent this client other replies than it sent others")
+
+    def may_send(self, t: int) -> bool:
+        """Whether this client still sends its vector of round t.
+
+        Not after it gave anything for a set of the round, or received one: what it sends would be under masks of which
+        others have given shares.
+
+        Raises
+        ------
+        SecurityError
+            The round is over: another client has opened a later one, so the server has its reply.
+        """
+        if t < self._over:
+            raise self._lie(t, f"goes on with a round before round {self._over}, for which clients have given shares")
+        if t in self._decisions:
+            return False
+        self._sent.add(t)
+        return True
+
+    def mark_sent(self, t: int) -> None:
+        """Note that the stored vector of round t may have left."""
+        self._sent.add(t)
+
+    def cover(self, t: int, history: bytes, vector: RingArray, shape: RingFormat) -> RingArray:
+        """Return the vector with all parts of this client's noise under its masks, and the box if there is one.
+
+        Parameters
+        ----------
+        t : int
+        history : bytes
+        vector : array, shape (shape.elements,)
+        shape : RingFormat
+
+        Returns
+        -------
+        array, shape (covered(shape).elements,)
+        """
+        ring, length = shape.ring, shape.elements
+        parts = self._draw_parts(t, history)
+        noise = ring.reduce(np.sum(parts, axis=0, dtype=np.int64))
+        covered: RingArray = vector + noise + self._secrets.vector_mask(t, history, ring, length)
+        if not self._group.numbers.lost:
+            return covered
+        box = self._excess(t, history, ring, self._group.numbers.clients)
+        return np.concatenate([covered, box + self._secrets.box_mask(t, history, ring, length)])
+
+    def _draw_parts(self, t: int, history: bytes) -> list[NDArray[np.int64]]:
+        """Draw all parts of a round's noise: the same numbers each time, so they need not be stored."""
+        if self._drawn[:2] != (t, history):
+            sources = ((shape, self._secrets.part_random(t, history, j)) for j, shape in enumerate(self._group.parts.shapes))
+            self._drawn = (t, history, [self._draw(t, shape, source) for shape, source in sources])
+        return self._drawn[2]
+
+    def _excess(self, t: int, history: bytes, ring: Ring, included: int) -> RingArray:
+        """Return the sum of the parts that are taken off with so many clients in the set."""
+        parts = self._draw_parts(t, history)
+        return ring.reduce(np.sum([parts[j] for j in self._group.parts.taken_off(included)], axis=0, dtype=np.int64))
+
+    def open(self, t: int, history: bytes, shape: RingFormat) -> Party[tuple[PartyId, ...]]:
+        """Take part in the opening of round t, after the vector left; return the set.
+
+        Raises
+        ------
+        SecurityError
+            The server asks for what this client must not give; names the server.
+        """
+        count = self._group.numbers.clients
+        said: RoundSet = yield Receive(SERVER, RoundSet, t, count)
+        self._check(t, history, said)
+        everybody = said.included == self._group.everybody
+        decision = Decision(said.included, everybody, said.signature, wide(history))
+        yield from self._decide(t, decision)
+        if everybody:
+            yield Send((SERVER,), QuickAnswer(self._secrets.quick(t)), t, step=1)
+            return said.included
+        vote = SetVote(self._group.vote(t, history, said.included))
+        yield Send((SERVER,), vote, t, step=1)
+        votes: SetVotes = yield Receive(SERVER, SetVotes, t, count)
+        self._check_votes(t, history, said.included, votes)
+        yield from self._decide(t, Decision(said.included, True, said.signature, wide(history)))
+        yield Send((SERVER,), self._answer(t, history, said.included, shape), t, step=2)
+        return said.included
+
+    def _decide(self, t: int, decision: Decision) -> Party[None]:
+        """Store a decision; the first one of a round stays."""
+        before = self._decisions.get(t)
+        if before is not None and before.answered:
+            return
+        self._decisions[t] = decision
+        self._over = max(self._over, t)
+        yield Save(f"set-{t}", decision.to_bytes(self._group.numbers.clients))
+
+    def _answer(self, t: int, history: bytes, included: tuple[PartyId, ...], shape: RingFormat) -> SetAnswer:
+        excess = b""
+        if self._me in included and self._group.parts.taken_off(len(included)):
+            excess = self._excess(t, history, shape.ring, len(included)).tobytes()
+        return SetAnswer(self._secrets.answer(t, included), excess)
+
+    def _check(self, t: int, history: bytes, said: RoundSet) -> None:
+        """Refuse a set that this client must not open."""
+        numbers = self._group.numbers
+        if said.history != wide(history):
+            raise self._lie(t, "states a set after other replies than this client received")
+        if len(said.included) < numbers.threshold:
+            raise self._lie(
+                t, f"states a set of {len(said.included)} clients, expected at least {numbers.threshold}"
+            )
+        if t < self._over:
+            raise self._lie(t, f"states a set after clients have given shares for round {self._over}")
+        if not self._group.is_stated(t, history, said.included, said.signature):
+            raise self._lie(t, "states a set without its signature for this run, round and history")
+        before = self._decisions.get(t)
+        if before is not None and before.included != said.included:
+            raise self._lie(
+                t,
+                f"states two sets, both signed: {name_some(before.included)}, and {name_some(said.included)}; it could "
+                "open single vectors with them",
+            )
+        if before is None and self._me in said.included and t not in self._sent:
+            raise self._lie(t, f"states a set with {self._me}, which has not sent its vector")
+
+    def _check_votes(self, t: int, history: bytes, included: tuple[PartyId, ...], votes: SetVotes) -> None:
+        """Refuse votes that do not show that T clients have chosen this set."""
+        for party, signature in votes.votes.items():
+            if not self._group.has_voted(party, t, history, included, signature):
+                raise self._lie(t, f"passes on a vote that {party} did not give for this set")
+        if len(votes.votes) < self._group.numbers.threshold:
+            raise self._lie(
+                t, f"passes on {len(votes.votes)} votes, expected at least {self._group.numbers.threshold}"
+            )
+
+    def finish(self, t: int, included: tuple[PartyId, ...]) -> Party[None]:
+        """Delete what belongs to round t, whose reply over `included` is accepted.
+
+        Raises
+        ------
+        SecurityError
+            The reply is about another set than this client opened; names the server.
+        """
+        decision = self._decisions.get(t)
+        if decision is not None and decision.included != included:
+            raise self._lie(
+                t, f"replies with the sum over {name_some(included)}, expected {name_some(decision.included)}"
+            )
+        self._drawn = (-1, b"", [])
+        if self._secrets.first <= t:
+            self._secrets.forget_before(t + 1)
+            yield Save("threshold", self._secrets.to_bytes())
+
+    def _lie(self, t: int, what: str) -> SecurityError:
+        return SecurityError(
+            f"the server {what} (round {t}); this client gives no shares: stop, and ask the operator",
+            rank=SERVER.rank,
+        )

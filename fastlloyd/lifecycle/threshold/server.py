@@ -1,0 +1,229 @@
+"""How the server opens rounds: it states who is in a round's sum, once for ever, and takes off what is opened.
+
+Source: docs/protocol.md, "Threshold masks: a round"; Bonawitz et al. (2017), Figure 4, rounds 2 to 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastlloyd.errors import ConfigError, PeerError, Reason
+from fastlloyd.lifecycle.threshold.group import Group, wide
+from fastlloyd.lifecycle.threshold.messages import QuickAnswer, RoundSet, SetAnswer, SetVote, SetVotes, bitmap_bytes
+from fastlloyd.masking.fixed import Ring, RingArray
+from fastlloyd.masking.threshold.opening import Board
+from fastlloyd.party.effects import Gather, Party, Save, Send
+from fastlloyd.party.message import RingFormat
+from fastlloyd.randomness.prg import KEY_BYTES
+from fastlloyd.wire.header import PartyId, decode_included, encode_included
+
+PATIENCE_S = 1.0
+"""So long the server waits for more excesses once T clients have answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatedSet:
+    """The set of a round and the sum of its vectors, as they are stored before the set is stated.
+
+    Attributes
+    ----------
+    included : tuple of PartyId
+    history : bytes of length 32
+    total : bytes
+        The sum of vectors, and of boxes where there are any: ring elements.
+    """
+
+    included: tuple[PartyId, ...]
+    history: bytes
+    total: bytes
+
+    def to_bytes(self, clients: int) -> bytes:
+        """Encode the set for the state folder."""
+        return encode_included(self.included, clients) + self.history + self.total
+
+    @classmethod
+    def from_bytes(cls, content: bytes, clients: int) -> StatedSet:
+        """Decode the output of `to_bytes`.
+
+        Raises
+        ------
+        ConfigError
+            It is damaged: this server's own state is at fault.
+        """
+        start = bitmap_bytes(clients)
+        try:
+            included = decode_included(content[:start], clients)
+            if len(content) <= start + KEY_BYTES:
+                raise ValueError(f"{len(content)} bytes are too few")
+        except ValueError as error:
+            raise ConfigError(
+                f"--resume: the stored set of a round is damaged ({error}); start anew without --resume",
+                reason=Reason.RESUME,
+            ) from error
+        return cls(included, content[start : start + KEY_BYTES], content[start + KEY_BYTES :])
+
+
+class ServerOpening:
+    """The server's part in the opening of rounds.
+
+    Parameters
+    ----------
+    group : Group
+    board : Board
+    stored : mapping from round to bytes, optional
+        Of an interrupted run: `set-t` of each round.
+
+    Attributes
+    ----------
+    silent : dict from round to tuple of PartyId
+        The clients in the set that did not open their excess of noise: it stays in the sum.
+    """
+
+    def __init__(self, group: Group, board: Board, stored: Mapping[int, bytes] | None = None) -> None:
+        self._group = group
+        self._board = board
+        self._stored = dict(stored or {})
+        self.silent: dict[int, tuple[PartyId, ...]] = {}
+
+    @property
+    def boxed(self) -> bool:
+        """Whether vectors come with a box: whether anybody may be lost."""
+        return self._group.numbers.lost > 0
+
+    def stated(self, t: int, history: bytes, shape: RingFormat) -> StatedSet | None:
+        """Return the set of round t that was stated before an interruption; no vector is taken for it again.
+
+        Raises
+        ------
+        ConfigError
+            It is damaged, or belongs to other replies.
+        """
+        if t not in self._stored:
+            return None
+        found = StatedSet.from_bytes(self._stored[t], self._group.numbers.clients)
+        expected = (1 + self.boxed) * shape.elements * shape.ring.element_bytes
+        if found.history != wide(history) or len(found.total) != expected:
+            raise ConfigError(
+                "--resume: the stored set of a round does not belong to the stored replies; start anew without "
+                "--resume",
+                reason=Reason.RESUME,
+            )
+        return found
+
+    def open(
+        self,
+        t: int,
+        history: bytes,
+        shape: RingFormat,
+        total: RingArray,
+        included: tuple[PartyId, ...],
+        late: frozenset[PartyId],
+    ) -> Party[RingArray]:
+        """State the set of round t, gather what opens it, and return the sum without what was opened.
+
+        Parameters
+        ----------
+        t : int
+        history : bytes
+        shape : RingFormat
+            Of one vector.
+        total : array, shape (shape.elements,) or with boxes (2 shape.elements,)
+            The sum of what the clients in the set sent.
+        included : tuple of PartyId
+            T of them or more.
+        late : frozenset of PartyId
+            Clients that are not waited for.
+
+        Raises
+        ------
+        PeerError
+            Fewer than T clients answered, or their answers do not open the set.
+
+        Notes
+        -----
+        Sees: the sum over the set with the planned noise, under the common mask where there is one; the excesses,
+        which are independent of the noise that stays.
+        """
+        count = self._group.numbers.clients
+        if t not in self._stored:
+            yield Save(f"set-{t}", StatedSet(included, wide(history), total.tobytes()).to_bytes(count))
+        signature = self._group.state_set(t, history, included)
+        yield Send(self._group.everybody, RoundSet(wide(history), included, count, signature), t)
+        vector = total[: shape.elements]
+        if included == self._group.everybody:
+            return (yield from self._open_all(t, history, shape, vector, total[shape.elements :], late))
+        return (yield from self._open_set(t, history, shape, vector, included, late))
+
+    def _open_all(
+        self,
+        t: int,
+        history: bytes,
+        shape: RingFormat,
+        vector: RingArray,
+        box: RingArray,
+        late: frozenset[PartyId],
+    ) -> Party[RingArray]:
+        """Open a round in which everybody is in the sum."""
+        numbers = self._group.numbers
+        answers: Mapping[PartyId, QuickAnswer] = yield Gather(
+            self._group.everybody, QuickAnswer, t, numbers.threshold, numbers.clients, late, step=1, patience_s=0.0
+        )
+        given = {party: answer.shares for party, answer in answers.items()}
+        masks, boxes = self._board.quick_masks(t, given, history, shape.ring, shape.elements)
+        self.silent[t] = ()
+        opened: RingArray = vector - masks
+        return opened - (box - _add_up(boxes, shape.ring, shape.elements)) if self.boxed else opened
+
+    def _open_set(
+        self,
+        t: int,
+        history: bytes,
+        shape: RingFormat,
+        vector: RingArray,
+        included: tuple[PartyId, ...],
+        late: frozenset[PartyId],
+    ) -> Party[RingArray]:
+        """Open a round in which some are not in the sum."""
+        numbers, everybody = self._group.numbers, self._group.everybody
+        votes: Mapping[PartyId, SetVote] = yield Gather(
+            everybody, SetVote, t, numbers.threshold, None, late, step=1, patience_s=0.0
+        )
+        for party, vote in votes.items():
+            if not self._group.has_voted(party, t, history, included, vote.signature):
+                raise PeerError(
+                    f"{party} sent a vote in round {t} that is not its signature on the stated set; compare its "
+                    "version and roster",
+                    rank=party.rank,
+                )
+        given_votes = {party: vote.signature for party, vote in votes.items()}
+        yield Send(everybody, SetVotes(given_votes, numbers.clients), t)
+        size = shape.elements * shape.ring.element_bytes
+        answers: Mapping[PartyId, SetAnswer] = yield Gather(
+            everybody,
+            SetAnswer,
+            t,
+            numbers.threshold,
+            (numbers.clients, size),
+            late,
+            step=2,
+            patience_s=PATIENCE_S,
+        )
+        shares = {party: answer.shares for party, answer in answers.items()}
+        opened: RingArray = vector - self._board.masks(t, included, shares, history, shape.ring, shape.elements)
+        silent = []
+        for party in included if self._group.parts.taken_off(len(included)) else ():
+            excess = answers[party].excess if party in answers else b""
+            if excess:
+                opened = opened - shape.ring.from_bytes(excess, shape.elements)
+            else:
+                silent.append(party)
+        self.silent[t] = tuple(silent)
+        return opened
+
+
+def _add_up(arrays: Mapping[PartyId, RingArray], ring: Ring, elements: int) -> RingArray:
+    """Return the sum modulo 2^b."""
+    return np.sum([np.zeros(elements, ring.dtype), *arrays.values()], axis=0, dtype=ring.dtype)

@@ -1,0 +1,218 @@
+"""The set-up of threshold masks through the server: three messages of each client, all clients present.
+
+::
+
+    client i                                         server
+      RunKey       K_i, signed               ------>
+                   <------  RunKeys          K_1, .., K_M
+      DealtCiphers ct_ij for each j > i, signed ---->
+                   <------  RunCiphers       ct_ji of each j < i
+      DealtWords   words, tables, checks of all rounds, signed ---->
+
+Every pair of clients then has a secret s_ij that the server does not have, and the server has every client's secrets of
+all rounds in hidden shares, which T clients can open. Keys and ciphertexts are signed with roster keys, so the server
+cannot put its own in their place; it checks the signatures itself, so a client that receives a wrong one knows that the
+server is dishonest. Without a roster the signatures are zeros and prove nothing.
+
+Source: Bonawitz et al. (2017), Figure 4, rounds 0 and 1, once for all rounds; docs/protocol.md, "Threshold masks:
+set-up".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fastlloyd.crypto.hybrid import RAW_BYTES, HybridKey
+from fastlloyd.crypto.link.identity import Credentials
+from fastlloyd.errors import PeerError, SecurityError
+from fastlloyd.lifecycle.threshold.group import Group, digest_keys
+from fastlloyd.lifecycle.threshold.messages import (
+    DealtCiphers,
+    DealtWords,
+    RunCiphers,
+    RunKey,
+    RunKeys,
+    SignedCipher,
+)
+from fastlloyd.masking.threshold.numbers import Numbers
+from fastlloyd.masking.threshold.secrets import ClientSecrets
+from fastlloyd.masking.threshold.words import Words
+from fastlloyd.party.effects import Gather, Party, Receive, Send
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId, clients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdSetup:
+    """What all parties know before the set-up.
+
+    Attributes
+    ----------
+    numbers : Numbers
+    rounds : int
+    run_id : bytes
+    context : bytes of length 32
+        Digest of run id, roster and public parameters: what the links were confirmed with.
+    credentials : Credentials
+    """
+
+    numbers: Numbers
+    rounds: int
+    run_id: bytes
+    context: bytes
+    credentials: Credentials
+
+    def group(self, keys: bytes) -> Group:
+        """Return the group whose keys have this digest."""
+        return Group(self.numbers, self.run_id, self.context, keys, self.credentials)
+
+    def deal(self, me: PartyId, secret: SecretRandom) -> Party[tuple[Group, ClientSecrets]]:
+        """Agree on a secret with each other client, and share this client's own; run by every client.
+
+        Raises
+        ------
+        SecurityError
+            A key or ciphertext is not what its sender signed; names the culprit.
+
+        Notes
+        -----
+        Sees: public keys, and the secrets of its own pairs; the server relays keys and ciphertexts, and keeps words,
+        all uniform to it.
+        """
+        everybody = clients(self.numbers.clients)
+        key = HybridKey(secret.bytes(RAW_BYTES))
+        yield Send((SERVER,), RunKey(key.public, self._sign_key(me, key.public)), SETUP_ROUND)
+        keys: RunKeys = yield Receive(SERVER, RunKeys, SETUP_ROUND, len(everybody))
+        self._check_keys(me, key.public, keys)
+        digest = digest_keys([one.public for one in keys.pieces])
+        pairs: dict[PartyId, bytes] = {}
+        boxes = []
+        for other, theirs in zip(everybody, keys.pieces, strict=True):
+            if other > me:
+                ciphertext, pairs[other] = key.encapsulate(
+                    me, other, theirs.public, purpose=domains.THRESHOLD_PAIR, run_id=self.run_id
+                )
+                statement = self._about_cipher(me, other, digest, ciphertext)
+                boxes.append(SignedCipher(ciphertext, self.credentials.sign(statement, domains.THRESHOLD_CIPHER)))
+        yield Send((SERVER,), DealtCiphers(tuple(boxes)), SETUP_ROUND)
+        ciphers: RunCiphers = yield Receive(SERVER, RunCiphers, SETUP_ROUND, me.rank - 1)
+        for other, box in zip(everybody, ciphers.pieces, strict=False):
+            if not self._is_cipher(other, me, digest, box):
+                raise _forged(f"a ciphertext of {other}", other)
+            pairs[other] = key.decapsulate(
+                me,
+                other,
+                keys.pieces[other.rank - 1].public,
+                box.ciphertext,
+                purpose=domains.THRESHOLD_PAIR,
+                run_id=self.run_id,
+            )
+        del key  # the run's private keys: from here on only the pairs' secrets remain
+        group = self.group(digest)
+        secrets, words = ClientSecrets.deal(self.numbers, me, pairs, self.rounds, secret)
+        signature = self.credentials.sign(group.about_words(words), domains.THRESHOLD_WORDS_SIGNED)
+        yield Send((SERVER,), DealtWords(signature, words.to_bytes()), SETUP_ROUND)
+        return group, secrets
+
+    def relay(self) -> Party[tuple[Group, dict[PartyId, Words]]]:
+        """Relay keys and ciphertexts and collect the words; run by the server.
+
+        Returns
+        -------
+        Group, and the words of each client
+
+        Raises
+        ------
+        SecurityError
+            A client did not sign what it sent; names it.
+
+        Notes
+        -----
+        Sees: public keys, ciphertexts, and words that are uniform without what the clients keep.
+        """
+        everybody = clients(self.numbers.clients)
+        keys: Mapping[PartyId, RunKey] = yield Gather(everybody, RunKey, SETUP_ROUND, len(everybody))
+        for party, key in keys.items():
+            if not self._is_key(party, key):
+                raise _unsigned(party, "its key of this run")
+        seen: dict[bytes, PartyId] = {}
+        for party in everybody:
+            first = seen.setdefault(keys[party].public, party)
+            if first != party:
+                raise PeerError(
+                    f"{party} sent the same key of this run as {first}, expected a fresh one; check its version",
+                    rank=party.rank,
+                )
+        yield Send(everybody, RunKeys(tuple(keys[party] for party in everybody)), SETUP_ROUND)
+        group = self.group(digest_keys([keys[party].public for party in everybody]))
+        # Each sends another number of ciphertexts, so each has its own format.
+        dealt: dict[PartyId, DealtCiphers] = {}
+        for party in everybody:
+            later = everybody[party.rank :]
+            dealt[party] = yield Receive(party, DealtCiphers, SETUP_ROUND, len(later))
+            for other, box in zip(later, dealt[party].pieces, strict=True):
+                if not self._is_cipher(party, other, group.keys, box):
+                    raise _unsigned(party, f"its ciphertext for {other}")
+        for party in everybody:
+            own = tuple(dealt[other].pieces[party.rank - other.rank - 1] for other in everybody[: party.rank - 1])
+            yield Send((party,), RunCiphers(own), SETUP_ROUND)
+        sent: Mapping[PartyId, DealtWords] = yield Gather(
+            everybody, DealtWords, SETUP_ROUND, len(everybody), Words.size(self.numbers, self.rounds)
+        )
+        words = {party: self._read_words(group, party, said) for party, said in sent.items()}
+        return group, words
+
+    def _read_words(self, group: Group, party: PartyId, said: DealtWords) -> Words:
+        """Decode the words of one client."""
+        try:
+            words = Words.from_bytes(self.numbers, self.rounds, party, said.words)
+        except ValueError as error:
+            raise PeerError(f"{party} sent malformed words: {error}; check its version", rank=party.rank) from error
+        statement = group.about_words(words)
+        if not self.credentials.signed(party, statement, said.signature, domains.THRESHOLD_WORDS_SIGNED):
+            raise _unsigned(party, "the words of its shares")
+        return words
+
+    def _sign_key(self, me: PartyId, public: bytes) -> bytes:
+        return self.credentials.sign(self._about_key(me, public), domains.THRESHOLD_KEY)
+
+    def _about_key(self, party: PartyId, public: bytes) -> bytes:
+        return self.run_id + self.context + struct.pack("<I", party.rank) + public
+
+    def _is_key(self, party: PartyId, key: RunKey) -> bool:
+        return self.credentials.signed(
+            party, self._about_key(party, key.public), key.signature, domains.THRESHOLD_KEY
+        )
+
+    def _about_cipher(self, sender: PartyId, receiver: PartyId, keys: bytes, ciphertext: bytes) -> bytes:
+        return self.run_id + struct.pack("<II", sender.rank, receiver.rank) + keys + ciphertext
+
+    def _is_cipher(self, sender: PartyId, receiver: PartyId, keys: bytes, box: SignedCipher) -> bool:
+        statement = self._about_cipher(sender, receiver, keys, box.ciphertext)
+        return self.credentials.signed(sender, statement, box.signature, domains.THRESHOLD_CIPHER)
+
+    def _check_keys(self, me: PartyId, own: bytes, keys: RunKeys) -> None:
+        """Refuse keys that the server changed, swapped or repeated."""
+        for party, key in zip(clients(self.numbers.clients), keys.pieces, strict=True):
+            if party == me and key.public != own or not self._is_key(party, key):
+                raise _forged(f"a key of {party}", party)
+        if len({key.public for key in keys.pieces}) < len(keys.pieces):
+            raise SecurityError("the server passed on the same key for two clients, expected fresh ones", rank=0)
+
+
+def _forged(what: str, party: PartyId) -> SecurityError:
+    return SecurityError(
+        f"the server passed on {what} that {party} has not signed for this run: it was changed, swapped or replayed",
+        rank=SERVER.rank,
+    )
+
+
+def _unsigned(party: PartyId, what: str) -> SecurityError:
+    return SecurityError(
+        f"{party} has not signed {what} with its roster key for this run: expected a signature under the run, the "
+        "roster and its keys; compare its version and roster",
+        rank=party.rank,
+    )
