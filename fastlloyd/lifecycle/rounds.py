@@ -26,6 +26,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.lifecycle.threshold.client import ClientOpening, ThresholdMasks
+from fastlloyd.lifecycle.threshold.server import ServerOpening
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.masking.mask import NO_HISTORY, Masks, continue_history
 from fastlloyd.party.effects import Attest, Gather, Party, Publish, Receive, Record, Save, Send
@@ -60,12 +62,15 @@ class StoredRounds:
         At a client: rounds that the server has closed.
     clients_done : mapping from client to int
         At the server: how many replies each has accepted.
+    sets : mapping from round to bytes
+        With threshold masks: the set that a client gave shares for, or the server stated.
     """
 
     uplinks: Mapping[int, bytes] = field(default_factory=dict)
     replies: Mapping[int, bytes] = field(default_factory=dict)
     server_done: int = 0
     clients_done: Mapping[PartyId, int] = field(default_factory=dict)
+    sets: Mapping[int, bytes] = field(default_factory=dict)
 
 
 class Ahead:
@@ -160,6 +165,7 @@ class ClientRounds:
         self._ahead = ahead
         self._stored = stored or StoredRounds()
         self._masks = masks
+        self._opening = masks.opening if isinstance(masks, ThresholdMasks) else None
         self._history = NO_HISTORY
 
     def masks_of(self, shape: RingFormat) -> Masks:
@@ -211,10 +217,16 @@ class ClientRounds:
             shape: RingFormat = up.format
             encoded = shape.ring.encode(vector())  # Figure 1: v_i, on the grid of 2^-q already
             masked = encoded + self.masks_of(shape).mask(t, self._me, self._history)  # Figure 1: v_i + r_i
-            # Differs from the paper, with pairwise masking only: gamma comes in shares from the clients.
+            # Differs from the paper, with pairwise and threshold masks only: gamma comes from the clients.
+            if opening is not None:
+                return up.type(opening.cover(t, self._history, masked, shape).tobytes())
             return up.type(self._ahead.add_noise(masked, shape.ring, t).tobytes())
 
-        return self.plain(t, up, uplink, down, meanwhile=meanwhile)
+        opening = self._opening
+        if opening is None:
+            return self.plain(t, up, uplink, down, meanwhile=meanwhile)
+        sent = MessageFormat(up.type, opening.covered(up.format))
+        return self._round(t, lambda: self._send(t, sent, uplink, opening), down, meanwhile, up.format)
 
     def plain(
         self,
@@ -226,21 +238,22 @@ class ClientRounds:
         meanwhile: Callable[[], None] | None = None,
     ) -> Party[M]:
         """Send round t's message without a mask; return the reply. Parameters as for `masked`."""
+        return self._round(t, lambda: self._send(t, up, uplink), down, meanwhile)
 
-        def send() -> Party[None]:
-            yield from self._ahead.record(t)
-            if t < self._stored.server_done:
-                return
-            if t in self._stored.uplinks:
-                message = recall(up.type, self._stored.uplinks[t], up.format, f"uplink-{t}")
-            else:
-                message = uplink()
-                yield Save(f"uplink-{t}", message.body())
-            yield Send((SERVER,), message, t)
-            # Only after the send: resume refuses a ledger with releases that the saved uplinks do not explain.
-            yield from self._ahead.prepare(t + 1)
-
-        return self._round(t, send, down, meanwhile)
+    def _send(
+        self, t: int, up: MessageFormat[U], uplink: Callable[[], U], opening: ClientOpening | None = None
+    ) -> Party[None]:
+        yield from self._ahead.record(t)
+        if t < self._stored.server_done or (opening is not None and not opening.may_send(t)):
+            return
+        if t in self._stored.uplinks:
+            message = recall(up.type, self._stored.uplinks[t], up.format, f"uplink-{t}")
+        else:
+            message = uplink()
+            yield Save(f"uplink-{t}", message.body())
+        yield Send((SERVER,), message, t)
+        # Only after the send: resume refuses a ledger with releases that the saved uplinks do not explain.
+        yield from self._ahead.prepare(t + 1)
 
     def heard(self, t: int, down: MessageFormat[M]) -> Party[M]:
         """Send nothing in round t; return the server's broadcast."""
@@ -253,8 +266,17 @@ class ClientRounds:
         return self._round(t, send, down, None)
 
     def _round(
-        self, t: int, send: Callable[[], Party[None]], down: MessageFormat[M], meanwhile: Callable[[], None] | None
+        self,
+        t: int,
+        send: Callable[[], Party[None]],
+        down: MessageFormat[M],
+        meanwhile: Callable[[], None] | None,
+        opened: RingFormat | None = None,
     ) -> Party[M]:
+        """Play round t; `opened` is the shape of a vector that threshold masks cover."""
+        opening = self._opening if opened is not None else None
+        if opening is not None:
+            opening.check_history(t, self._history)
         reply: M
         if t in self._stored.replies:
             reply = recall(down.type, self._stored.replies[t], down.format, f"reply-{t}")
@@ -262,9 +284,15 @@ class ClientRounds:
             yield from send()
             if meanwhile is not None:
                 meanwhile()
+            if opening is not None and opened is not None and t >= self._stored.server_done:
+                yield from opening.open(t, self._history, opened)
             reply = yield Receive(SERVER, down.type, t, down.format)  # Figure 1: Enc(v + gamma)
+            if opening is not None:
+                opening.check_reply(t, reply)
             yield Save(f"reply-{t}", reply.body())
         yield Attest(SERVER, reply, t)
+        if opening is not None:
+            yield from opening.forget(t)
         self._history = continue_history(self._history, reply.body())
         return reply
 
@@ -283,6 +311,8 @@ class ServerRounds:
         A round with fewer clients fails.
     stored : StoredRounds, optional
         On resume: replies of closed rounds, sent again unchanged.
+    opening : ServerOpening, optional
+        With threshold masks: what opens the sums of masked vectors.
 
     Attributes
     ----------
@@ -298,12 +328,15 @@ class ServerRounds:
         *,
         at_least: int,
         stored: StoredRounds | None = None,
+        opening: ServerOpening | None = None,
     ) -> None:
         self._everybody = clients(count)
         self._rounds = rounds
         self._ahead = ahead
         self._at_least = at_least
         self._stored = stored or StoredRounds()
+        self._opening = opening
+        self._history = NO_HISTORY
         self.late: frozenset[PartyId] = frozenset()
 
     def masked(
@@ -337,15 +370,34 @@ class ServerRounds:
         Sees: vectors uniform on the ring, and their sum. Privacy: the releases are in the ledger before that.
         """
 
-        def of(uplinks: Mapping[PartyId, V], among: tuple[PartyId, ...]) -> M:
-            shape: RingFormat = up.format
-            total = np.zeros(shape.elements, dtype=shape.ring.dtype)
-            for party in among:  # Figure 1, "Compute sum"
-                total += uplinks[party].elements(shape)
-            # Figure 1, "Add noise value": gamma, on the grid of 2^-q
-            return answer(self._ahead.add_noise(total, shape.ring, t), among)
+        shape: RingFormat = up.format
 
-        return self._round(t, up, down, of, stock=stock, values=values, adds=True)
+        def close() -> Party[tuple[M, tuple[PartyId, ...]]]:
+            total, among = yield from self._add_up(t, up)
+            # Figure 1, "Add noise value": gamma, on the grid of 2^-q
+            return answer(self._ahead.add_noise(total, shape.ring, t), among), among
+
+        return self._round(t, down, close, stock=stock, values=values)
+
+    def _add_up(self, t: int, up: MessageFormat[V]) -> Party[tuple[RingArray, tuple[PartyId, ...]]]:
+        """Return the sum of the masked vectors of round t, opened where masks are threshold masks, and who is in it."""
+        shape: RingFormat = up.format
+        opening, sent = self._opening, shape
+        if opening is not None:
+            sent = opening.covered(shape)
+            stated = opening.stated(t, self._history, shape)
+            if stated is not None:
+                self.late = frozenset()
+                total = shape.ring.from_bytes(stated.total, sent.elements)
+                return (yield from opening.open(t, self._history, shape, total, stated.included)), stated.included
+        uplinks = yield from self._gather(t, MessageFormat(up.type, sent), adds=True)  # Figure 1: Enc_i(v_i)
+        among = self._among(uplinks)
+        total = np.zeros(sent.elements, dtype=shape.ring.dtype)
+        for party in among:  # Figure 1, "Compute sum"
+            total += uplinks[party].elements(sent)
+        if opening is not None:
+            total = yield from opening.open(t, self._history, shape, total, among)
+        return total, among
 
     def plain(
         self,
@@ -357,46 +409,64 @@ class ServerRounds:
         values: Mapping[str, Any] | None = None,
     ) -> Party[M]:
         """Gather messages that are not masked; send and return the answer. Parameters as for `masked`."""
-        return self._round(t, up, down, answer, values=values)
+
+        def close() -> Party[tuple[M, tuple[PartyId, ...]]]:
+            uplinks = yield from self._gather(t, up)
+            among = self._among(uplinks)
+            return answer(uplinks, among), among
+
+        return self._round(t, down, close, values=values)
 
     def spoken(
         self, t: int, down: MessageFormat[M], answer: Callable[[], M], *, values: Mapping[str, Any] | None = None
     ) -> Party[M]:
         """Send and return the answer of round t without asking the clients."""
-        return self._round(t, None, down, lambda uplinks, among: answer(), values=values)
+
+        def close() -> Party[tuple[M, tuple[PartyId, ...]]]:
+            return answer(), self._everybody
+            yield
+
+        return self._round(t, down, close, values=values)
+
+    def _gather(self, t: int, up: MessageFormat[U], *, adds: bool = False) -> Party[Mapping[PartyId, U]]:
+        uplinks: Mapping[PartyId, U] = yield Gather(
+            self._everybody, up.type, t, self._at_least, up.format, self.late, adds=adds
+        )
+        return uplinks
+
+    def _among(self, uplinks: Mapping[PartyId, Any]) -> tuple[PartyId, ...]:
+        return tuple(party for party in self._everybody if party in uplinks)
 
     def _round(
         self,
         t: int,
-        up: MessageFormat[Any] | None,
         down: MessageFormat[M],
-        answer: Callable[[Mapping[PartyId, Any], tuple[PartyId, ...]], M],
+        close: Callable[[], Party[tuple[M, tuple[PartyId, ...]]]],
         *,
         stock: Callable[[], Iterable[int]] | None = None,
         values: Mapping[str, Any] | None = None,
-        adds: bool = False,
     ) -> Party[M]:
+        """Play round t: `close` gathers what it needs, and returns the reply and who is in it."""
         if t in self._stored.replies:
             reply = recall(down.type, self._stored.replies[t], down.format, f"reply-{t}")
             done = self._stored.clients_done
             yield Attest(SERVER, reply, t)
             yield Send(tuple(party for party in self._everybody if done.get(party, 0) <= t), reply, t)
+            self._continue(reply)
             return reply
         if stock is not None and t == len(self._stored.replies):
             self._ahead.stock(stock())
-        uplinks: Mapping[PartyId, Any] = {}
-        among = self._everybody
         yield from self._ahead.record(t)
-        if up is not None:
-            uplinks = yield Gather(
-                self._everybody, up.type, t, self._at_least, up.format, self.late, adds=adds
-            )  # Figure 1: Enc_i(v_i)
-            among = tuple(party for party in self._everybody if party in uplinks)
-        reply = answer(uplinks, among)
+        reply, among = yield from close()
         yield Save(f"reply-{t}", reply.body())
         yield Send(self._everybody, reply, t)  # Figure 1: Enc(v + gamma)
         yield Attest(SERVER, reply, t)
         self.late = frozenset(self._everybody) - frozenset(among)
         yield Publish("round", {"round": t, "rounds": self._rounds, "clients": len(among), **(values or {})})
         yield from self._ahead.prepare(t + 1)  # while the clients compute
+        self._continue(reply)
         return reply
+
+    def _continue(self, reply: Message) -> None:
+        if self._opening is not None:
+            self._history = continue_history(self._history, reply.body())

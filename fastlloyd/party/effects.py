@@ -24,19 +24,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send one message to each party in `to`, point to point; the runner answers None."""
+    """Send one message to each party in `to`, point to point; the runner answers None.
+
+    `step` counts the messages of this party to those in a round: what comes late is recognised by round and step.
+    """
 
     to: tuple[PartyId, ...]
     message: Message
     round: int
-    attempt: int = 0
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Receive:
     """Wait for one message of one type and round; the runner answers with the message.
 
-    Messages of earlier rounds are dropped; any other message is the sender's fault. `waits` is the number of deadlines
+    Messages of earlier rounds, or earlier steps of the round, are dropped; any other message is the sender's fault. `waits` is the number of deadlines
     for which the sender itself may wait for others before it answers.
     """
 
@@ -45,6 +48,7 @@ class Receive:
     round: int
     format: Any = None
     waits: int = 1
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,9 @@ class Gather:
     The runner does not wait for senders in `late` (they missed an earlier round), but includes their messages if these
     arrive in time. When the deadline passes, the answer holds the messages that arrived, if there are `at_least` of
     them; otherwise the run fails and names the first missing sender.
+
+    With `patience_s`, the deadline is at most so long after the message that makes them `at_least`: the others need not
+    be waited for.
 
     With `adds`, messages are ring elements of a `RingFormat` of which the party only needs the sum: aggregators may add
     them up. Then one sender of a sum has the sum and the others have zeros.
@@ -66,6 +73,8 @@ class Gather:
     format: Any = None
     late: frozenset[PartyId] = frozenset()
     adds: bool = False
+    step: int = 0
+    patience_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

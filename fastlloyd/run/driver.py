@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -121,7 +121,7 @@ class Driver:
         """Encode once, send to each, once the ledger is on the disk."""
         self._host.settle()
         message = effect.message
-        frame = Header(message.TYPE, effect.round, effect.attempt).encode() + message.body()
+        frame = Header(message.TYPE, effect.round, effect.step).encode() + message.body()
         payload = message.payload_bytes
         for peer in effect.to:
             if peer in self._gone:
@@ -169,8 +169,11 @@ class Driver:
                 if sender in answers or sender in self._gone:
                     awaited.pop(sender, None)
                     needed.discard(sender)
-            if len(answers) >= effect.at_least and not needed:
-                return answers
+            if len(answers) >= effect.at_least:
+                if not needed:
+                    return answers
+                if effect.patience_s is not None:
+                    end, effect = min(end, time.monotonic() + effect.patience_s), replace(effect, patience_s=None)
             if len(answers) + len(awaited) < effect.at_least:
                 raise next(iter(self._gone.values()))
             self._awaited = (tuple(awaited), effect.type.__name__)

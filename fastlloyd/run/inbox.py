@@ -53,11 +53,12 @@ class Inbox:
         self._bytes[peer] = waiting
         self._queues.setdefault(peer, []).append((header, body))
 
-    def holds(self, sender: PartyId, round_: int) -> bool:
-        """Whether the sender has a message here that is not of an earlier round; those are dropped."""
+    def holds(self, sender: PartyId, effect: Receive | Gather) -> bool:
+        """Whether the sender has a message here that is not of an earlier round or step; those are dropped."""
+        asked = (round_order(effect.round), effect.step)
         while sender in self._queues:
             header, _ = self._queues[sender][0]
-            if round_order(header.round) >= round_order(round_):
+            if (round_order(header.round), header.step) >= asked:
                 return True
             self._next(sender)
             _log.info("dropped a late message of type %d, round %d, from %s", header.type, header.round, sender)
@@ -71,10 +72,10 @@ class Inbox:
         PeerError
             It is not the one asked for, or malformed.
         """
-        if not self.holds(sender, effect.round):
+        if not self.holds(sender, effect):
             return None
         header, body = self._next(sender)
-        if header.type != effect.type.TYPE or header.round != effect.round:
+        if (header.type, header.round, header.step) != (effect.type.TYPE, effect.round, effect.step):
             raise PeerError(
                 f"{sender} sent message type {header.type} of {_name(header.round)}, expected "
                 f"{effect.type.__name__} of {_name(effect.round)}",

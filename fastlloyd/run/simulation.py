@@ -269,7 +269,7 @@ class Simulation:
 
     def _send(self, sender: PartyId, effect: Send) -> None:
         """Encode a message once per receiver and put it into the inboxes."""
-        header = Header(effect.message.TYPE, effect.round, effect.attempt)
+        header = Header(effect.message.TYPE, effect.round, effect.step)
         body = effect.message.body()
         for receiver in effect.to:
             passed: bytes | None = body
@@ -295,14 +295,14 @@ class Simulation:
         """Note that a message came to a party."""
         self._reached.add(receiver)
         effect = self._waiting.get(receiver)
-        if isinstance(effect, Gather) and self._inboxes[receiver].holds(sender, effect.round):
+        if isinstance(effect, Gather) and self._inboxes[receiver].holds(sender, effect):
             self._absent[receiver].discard(sender)
 
     def _serve(self, party: PartyId) -> Step | None:
         """Return a waiting party's next step, if all it waits for is there."""
         effect = self._waiting[party]
         if isinstance(effect, Receive):
-            there = self._inboxes[party].holds(effect.sender, effect.round)
+            there = self._inboxes[party].holds(effect.sender, effect)
             return self._answer(party, (effect.sender,)) if there else None
         if self._absent[party]:
             return None
@@ -312,7 +312,7 @@ class Simulation:
     def _present(self, party: PartyId, effect: Gather) -> list[PartyId]:
         """List the senders of a gather whose message is there."""
         inbox = self._inboxes[party]
-        return [sender for sender in effect.senders if inbox.holds(sender, effect.round)]
+        return [sender for sender in effect.senders if inbox.holds(sender, effect)]
 
     def _close_gathers(self, ready: deque[PartyId], steps: dict[PartyId, Step]) -> None:
         """Let the deadline pass: a gather goes on without the missing senders."""

@@ -2,10 +2,10 @@
 
 A message on a link is an 8-byte header and a body::
 
-    type u8 | version u8 | attempt u16 | round u32      little endian
+    type u8 | version u8 | step u16 | round u32      little endian
     body: encoded by the message class
 
-The header counts as link bytes, not as payload. Decoding checks type, round, attempt and length
+The header counts as link bytes, not as payload. Decoding checks type, round, step and length
 before any byte of the body is used.
 
 Source: docs/protocol.md, "Frames".
@@ -57,11 +57,11 @@ class Header(NamedTuple):
 
     type: int
     round: int
-    attempt: int = 0
+    step: int = 0
 
     def encode(self) -> bytes:
         """Return the 8 bytes."""
-        return _HEADER.pack(self.type, PROTOCOL_VERSION, self.attempt, self.round)
+        return _HEADER.pack(self.type, PROTOCOL_VERSION, self.step, self.round)
 
     @classmethod
     def decode(cls, frame: bytes) -> Self:
@@ -74,10 +74,10 @@ class Header(NamedTuple):
         """
         if len(frame) < HEADER_BYTES:
             raise ValueError(f"a message has at least {HEADER_BYTES} bytes, this one has {len(frame)}")
-        kind, version, attempt, round_ = _HEADER.unpack_from(frame)
+        kind, version, step, round_ = _HEADER.unpack_from(frame)
         if version != PROTOCOL_VERSION:
             raise ValueError(f"expected message version {PROTOCOL_VERSION}, got {version}")
-        return cls(kind, round_, attempt)
+        return cls(kind, round_, step)
 
 
 def round_order(round_: int) -> int:

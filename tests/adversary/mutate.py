@@ -97,7 +97,7 @@ def _type(m: Moment) -> list[bytes]:
 
 
 def _attempt(m: Moment) -> list[bytes]:
-    return m.with_header(attempt=m.draw.choice([1, 7, 0xFFFF]))
+    return m.with_header(step=m.draw.choice([1, 7, 0xFFFF]))
 
 
 def _round_next(m: Moment) -> list[bytes]:

@@ -21,7 +21,8 @@ Source: Bonawitz et al. (2017), Figure 4, rounds 2 to 4; docs/protocol.md, "Thre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Self
@@ -41,12 +42,13 @@ from fastlloyd.lifecycle.threshold.messages import (
     bitmap_bytes,
 )
 from fastlloyd.masking.fixed import Ring, RingArray
+from fastlloyd.masking.mask import Masks
 from fastlloyd.masking.threshold.secrets import ClientSecrets
 from fastlloyd.party.effects import Party, Receive, Save, Send
 from fastlloyd.party.message import RingFormat
 from fastlloyd.randomness.prg import KEY_BYTES
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.wire.header import SERVER, PartyId, decode_included, encode_included
+from fastlloyd.wire.header import SERVER, Message, PartyId, decode_included, encode_included
 
 DrawPart = Callable[[int, Fraction, SecretRandom], NDArray[np.int64]]
 """From a round, the share of the planned variance in one part, and its source to that part, int64, in grid units."""
@@ -169,9 +171,9 @@ class ClientOpening:
         self._sent.add(t)
         return True
 
-    def mark_sent(self, t: int) -> None:
-        """Note that the stored vector of round t may have left."""
-        self._sent.add(t)
+    def covered(self, shape: RingFormat) -> RingFormat:
+        """Return the shape of what is sent for a vector of this shape."""
+        return self._group.covered(shape)
 
     def cover(self, t: int, history: bytes, vector: RingArray, shape: RingFormat) -> RingArray:
         """Return the vector with all parts of this client's noise under its masks, and the box if there is one.
@@ -281,19 +283,16 @@ class ClientOpening:
                 t, f"passes on {len(votes.votes)} votes, expected at least {self._group.numbers.threshold}"
             )
 
-    def finish(self, t: int, included: tuple[PartyId, ...]) -> Party[None]:
-        """Delete what belongs to round t, whose reply over `included` is accepted.
-
-        Raises
-        ------
-        SecurityError
-            The reply is about another set than this client opened; names the server.
-        """
-        decision = self._decisions.get(t)
-        if decision is not None and decision.included != included:
+    def check_reply(self, t: int, reply: Message) -> None:
+        """Refuse a reply about another set than this client gave shares for."""
+        decision, included = self._decisions.get(t), getattr(reply, "included", None)
+        if decision is not None and included is not None and decision.included != included:
             raise self._lie(
                 t, f"replies with the sum over {name_some(included)}, expected {name_some(decision.included)}"
             )
+
+    def forget(self, t: int) -> Party[None]:
+        """Delete the secrets of round t, whose reply is stored: what was not given can never be given."""
         self._drawn = (-1, b"", [])
         if self._secrets.first <= t:
             self._secrets.forget_before(t + 1)
@@ -304,3 +303,36 @@ class ClientOpening:
             f"the server {what} (round {t}); this client gives no shares: stop, and ask the operator",
             rank=SERVER.rank,
         )
+
+
+class ThresholdMasks:
+    """A client's masks: those common to all clients where the sums stay hidden from the server, and what is opened.
+
+    Parameters
+    ----------
+    common : Masks or None
+        None where the server works on the noisy sums.
+    opening : ClientOpening
+    """
+
+    __slots__ = ("_common", "_zeros", "opening")
+
+    def __init__(self, common: Masks | None, opening: ClientOpening) -> None:
+        self._common = common
+        self._zeros: RingArray = np.zeros(0, np.uint32)
+        self.opening = opening
+
+    def shaped(self, ring: Ring, elements: int) -> Self:
+        """Return the same masks for vectors of another ring or length."""
+        other = copy(self)
+        other._zeros = np.zeros(elements, ring.dtype)
+        other._common = None if self._common is None else self._common.shaped(ring, elements)
+        return other
+
+    def mask(self, round_: int, client: PartyId, history: bytes) -> RingArray:
+        """Return the common mask of one client; zeros where there is none."""
+        return self._zeros if self._common is None else self._common.mask(round_, client, history)
+
+    def total(self, round_: int, included: Iterable[PartyId], history: bytes) -> RingArray:
+        """Return what remains in the opened sum over these clients: their common masks."""
+        return self._zeros if self._common is None else self._common.total(round_, included, history)

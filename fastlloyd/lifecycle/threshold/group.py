@@ -13,12 +13,22 @@ from fractions import Fraction
 from functools import cached_property
 
 from fastlloyd.crypto.link.identity import Credentials
+from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.masking.threshold.parts import Parts
 from fastlloyd.masking.threshold.words import Words
+from fastlloyd.party.message import RingFormat
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import KEY_BYTES
 from fastlloyd.wire.header import SERVER, PartyId, clients, encode_included
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """Ring elements of a vector, and of its box if there is one."""
+
+    ring: Ring
+    elements: int
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,13 @@ class Group:
     def everybody(self) -> tuple[PartyId, ...]:
         """All clients, in the order of ranks."""
         return clients(self.numbers.clients)
+
+    def covered(self, shape: RingFormat) -> RingFormat:
+        """Return the shape of what is sent for a vector of this shape: a box of the same length goes with it.
+
+        Without a box if nobody may be lost: then nothing is ever taken off.
+        """
+        return Covered(shape.ring, (2 if self.numbers.lost else 1) * shape.elements)
 
     def about_round(self, round_: int, history: bytes) -> bytes:
         """Return the statement that all vectors of a round are there."""

@@ -88,10 +88,9 @@ class ServerOpening:
         self._stored = dict(stored or {})
         self.silent: dict[int, tuple[PartyId, ...]] = {}
 
-    @property
-    def boxed(self) -> bool:
-        """Whether vectors come with a box: whether anybody may be lost."""
-        return self._group.numbers.lost > 0
+    def covered(self, shape: RingFormat) -> RingFormat:
+        """Return the shape of what is sent for a vector of this shape."""
+        return self._group.covered(shape)
 
     def stated(self, t: int, history: bytes, shape: RingFormat) -> StatedSet | None:
         """Return the set of round t that was stated before an interruption; no vector is taken for it again.
@@ -104,7 +103,7 @@ class ServerOpening:
         if t not in self._stored:
             return None
         found = StatedSet.from_bytes(self._stored[t], self._group.numbers.clients)
-        expected = (1 + self.boxed) * shape.elements * shape.ring.element_bytes
+        expected = self._group.covered(shape).elements * shape.ring.element_bytes
         if found.history != wide(history) or len(found.total) != expected:
             raise ConfigError(
                 "--resume: the stored set of a round does not belong to the stored replies; start anew without "
@@ -120,7 +119,6 @@ class ServerOpening:
         shape: RingFormat,
         total: RingArray,
         included: tuple[PartyId, ...],
-        late: frozenset[PartyId],
     ) -> Party[RingArray]:
         """State the set of round t, gather what opens it, and return the sum without what was opened.
 
@@ -134,8 +132,6 @@ class ServerOpening:
             The sum of what the clients in the set sent.
         included : tuple of PartyId
             T of them or more.
-        late : frozenset of PartyId
-            Clients that are not waited for.
 
         Raises
         ------
@@ -154,8 +150,8 @@ class ServerOpening:
         yield Send(self._group.everybody, RoundSet(wide(history), included, count, signature), t)
         vector = total[: shape.elements]
         if included == self._group.everybody:
-            return (yield from self._open_all(t, history, shape, vector, total[shape.elements :], late))
-        return (yield from self._open_set(t, history, shape, vector, included, late))
+            return (yield from self._open_all(t, history, shape, vector, total[shape.elements :]))
+        return (yield from self._open_set(t, history, shape, vector, included))
 
     def _open_all(
         self,
@@ -164,18 +160,17 @@ class ServerOpening:
         shape: RingFormat,
         vector: RingArray,
         box: RingArray,
-        late: frozenset[PartyId],
     ) -> Party[RingArray]:
         """Open a round in which everybody is in the sum."""
         numbers = self._group.numbers
         answers: Mapping[PartyId, QuickAnswer] = yield Gather(
-            self._group.everybody, QuickAnswer, t, numbers.threshold, numbers.clients, late, step=1, patience_s=0.0
+            self._group.everybody, QuickAnswer, t, numbers.threshold, numbers.clients, step=1, patience_s=0.0
         )
         given = {party: answer.shares for party, answer in answers.items()}
         masks, boxes = self._board.quick_masks(t, given, history, shape.ring, shape.elements)
         self.silent[t] = ()
         opened: RingArray = vector - masks
-        return opened - (box - _add_up(boxes, shape.ring, shape.elements)) if self.boxed else opened
+        return opened - (box - _add_up(boxes, shape.ring, shape.elements)) if len(box) else opened
 
     def _open_set(
         self,
@@ -184,12 +179,11 @@ class ServerOpening:
         shape: RingFormat,
         vector: RingArray,
         included: tuple[PartyId, ...],
-        late: frozenset[PartyId],
     ) -> Party[RingArray]:
         """Open a round in which some are not in the sum."""
         numbers, everybody = self._group.numbers, self._group.everybody
         votes: Mapping[PartyId, SetVote] = yield Gather(
-            everybody, SetVote, t, numbers.threshold, None, late, step=1, patience_s=0.0
+            everybody, SetVote, t, numbers.threshold, None, step=1, patience_s=0.0
         )
         for party, vote in votes.items():
             if not self._group.has_voted(party, t, history, included, vote.signature):
@@ -207,7 +201,6 @@ class ServerOpening:
             t,
             numbers.threshold,
             (numbers.clients, size),
-            late,
             step=2,
             patience_s=PATIENCE_S,
         )
