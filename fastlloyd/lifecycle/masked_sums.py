@@ -36,6 +36,8 @@ from numpy.typing import NDArray
 from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.lifecycle.messages import CLOSING_OF_PAIRS, EQUALITY, OPENING, PAIRS, READY, SEALED, plan_bounds
 from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, Draw, MessageFormat, ServerRounds, StoredRounds
+from fastlloyd.lifecycle.threshold.messages import OPENING_OF_ROUNDS, THRESHOLD
+from fastlloyd.lifecycle.threshold.server import ServerOpening
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.declaration import DOWN, UP, MessageBounds, Messages, OfPlan, Seen, common, pairwise
@@ -78,6 +80,12 @@ def _longest(plan: Any) -> int:
     return int(max(map(plan.elements, range(len(plan.rounds)))) * plan.ring_bits // 8)
 
 
+def _longest_covered(plan: Any) -> int:
+    """With threshold masks a box of the same length goes with a vector, if a client may be lost."""
+    boxed = plan.masking == "threshold" and plan.min_clients < plan.clients
+    return _longest(plan) * (2 if boxed else 1)
+
+
 def _exact(facts: Mapping[str, Any]) -> bool:
     return not facts.get("private", True)
 
@@ -96,7 +104,7 @@ class MaskedUpdate(RingPayload):
 
     __slots__ = ()
     TYPE = 32
-    MOST_BYTES = OfPlan(_longest)
+    MOST_BYTES = OfPlan(_longest_covered)
     SEEN = Seen(
         UP,
         "this site's contribution to a round: sums over its records, under a mask",
@@ -164,8 +172,8 @@ class NoisyMaskedSum(IncludedPayload):
 
 
 MESSAGES: Messages = (
-    *(*OPENING, *SEALED, *EQUALITY, *PAIRS, *READY),
-    *(MaskedUpdate, NoisyMaskedSum),
+    *(*OPENING, *SEALED, *EQUALITY, *PAIRS, *THRESHOLD, *READY),
+    *(MaskedUpdate, *OPENING_OF_ROUNDS, NoisyMaskedSum),
     *CLOSING_OF_PAIRS,
 )
 
@@ -269,17 +277,26 @@ class Served:
     late: frozenset[PartyId]
 
 
-def server(plan: MaskedPlan, noise: Draw, *, stored: StoredRounds | None = None) -> Party[Served]:
+def server(
+    plan: MaskedPlan,
+    noise: Draw | None,
+    *,
+    stored: StoredRounds | None = None,
+    opening: ServerOpening | None = None,
+) -> Party[Served]:
     """Run the server.
 
     Parameters
     ----------
     plan : MaskedPlan
-    noise : callable
-        Round number t to fresh secret noise in grid units, int64, shape (plan.elements(t),); zeros with pairwise
-        masking.
+    noise : callable or None
+        Round number t to fresh secret noise in grid units, int64, shape (plan.elements(t),); zeros or None where the
+        clients add it.
     stored : StoredRounds, optional
         On resume: replies of closed rounds, sent again unchanged; their noise is never drawn again.
+
+    opening : ServerOpening, optional
+        With threshold masks.
 
     Notes
     -----
@@ -288,7 +305,9 @@ def server(plan: MaskedPlan, noise: Draw, *, stored: StoredRounds | None = None)
     """
     # With pairwise masks the clients add the noise, in shares.
     ahead = Ahead(len(plan.rounds), plan.releases, noise)
-    rounds = ServerRounds(plan.clients, len(plan.rounds), ahead, at_least=plan.min_clients, stored=stored)
+    rounds = ServerRounds(
+        plan.clients, len(plan.rounds), ahead, at_least=plan.min_clients, stored=stored, opening=opening
+    )
     included: list[tuple[PartyId, ...]] = []
 
     def answer(total: RingArray, among: tuple[PartyId, ...]) -> NoisyMaskedSum:

@@ -369,7 +369,6 @@ class ServerRounds:
         -----
         Sees: vectors uniform on the ring, and their sum. Privacy: the releases are in the ledger before that.
         """
-
         shape: RingFormat = up.format
 
         def close() -> Party[tuple[M, tuple[PartyId, ...]]]:
@@ -384,6 +383,7 @@ class ServerRounds:
         shape: RingFormat = up.format
         opening, sent = self._opening, shape
         if opening is not None:
+            yield from opening.keep()
             sent = opening.covered(shape)
             stated = opening.stated(t, self._history, shape)
             if stated is not None:
@@ -423,8 +423,8 @@ class ServerRounds:
         """Send and return the answer of round t without asking the clients."""
 
         def close() -> Party[tuple[M, tuple[PartyId, ...]]]:
+            yield from ()
             return answer(), self._everybody
-            yield
 
         return self._round(t, down, close, values=values)
 

@@ -31,8 +31,13 @@ def pairwise(facts: Mapping[str, Any]) -> bool:
     return facts.get("masking") == "pairwise"
 
 
+def threshold(facts: Mapping[str, Any]) -> bool:
+    """Return whether masks are threshold masks."""
+    return facts.get("masking") == "threshold"
+
+
 def common(facts: Mapping[str, Any]) -> bool:
-    """Return whether masks are common."""
+    """Return whether the clients have a common seed: with common masks, and under threshold masks."""
     return not pairwise(facts)
 
 

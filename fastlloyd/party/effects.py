@@ -39,8 +39,8 @@ class Send:
 class Receive:
     """Wait for one message of one type and round; the runner answers with the message.
 
-    Messages of earlier rounds, or earlier steps of the round, are dropped; any other message is the sender's fault. `waits` is the number of deadlines
-    for which the sender itself may wait for others before it answers.
+    Messages of earlier rounds and steps are dropped; any other message is the sender's fault. `waits` is the number of
+    deadlines for which the sender itself may wait for others before it answers.
     """
 
     sender: PartyId

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
 from itertools import accumulate
 from typing import Any, Protocol, Self
 
-from fastlloyd.errors import ConfigError, RangeError
+from fastlloyd.errors import ConfigError, ProcessesError, RangeError
+from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.shares import noise_price, spread
@@ -126,9 +129,11 @@ class SumsTerms(RunTerms):
     ----------
     min_clients : int
         How many a round needs.
-    masking : {'common', 'pairwise'}
+    masking : {'common', 'pairwise', 'threshold'}
     known_shares : int
-        With pairwise masking, t: number of clients whose shares of noise an observer may know, including its own.
+        Without common masks, t: number of clients whose noise an observer may know, including its own.
+    colluding : int
+        With threshold masks, c: number of clients that may collude with a lying server.
     """
 
     min_clients: int
@@ -136,16 +141,66 @@ class SumsTerms(RunTerms):
     ring_bits: int
     masking: str
     known_shares: int
+    colluding: int = 0
 
     @property
     def in_shares(self) -> bool:
         """Whether the clients add the noise, in shares."""
-        return self.masking == "pairwise"
+        return self.masking != "common"
+
+    @property
+    def numbers(self) -> Numbers | None:
+        """With threshold masks: how many clients open a round, may be lost, and may collude."""
+        if self.masking != "threshold":
+            return None
+        return Numbers.settle(self.clients, lying=self.colluding, known=self.known_shares, threshold=self.min_clients)
+
+    def check_masking(self, *, noisy: bool = True) -> None:
+        """Check how vectors are masked, and of how many clients an observer may know the noise.
+
+        Raises
+        ------
+        ConfigError
+            There is no such masking, or these masks cannot do what is asked.
+        """
+        if self.masking != "threshold" and self.colluding:
+            raise ConfigError("--colluding is for threshold masks: add --masking threshold, or leave it out")
+        if self.masking == "common":
+            if self.known_shares != 1:
+                raise ConfigError("--known-shares is for noise in shares: add --masking threshold, or leave it out")
+            return
+        if self.masking not in ("pairwise", "threshold"):
+            raise ConfigError(f"--masking: expected 'common', 'pairwise' or 'threshold', got {self.masking!r}")
+        if self.clients < 2:
+            problem = f"--masking {self.masking}: expected at least 2 clients, got 1"
+            raise ProcessesError(problem, 3, more=" or more, or use common")
+        if self.masking == "pairwise" and self.min_clients < self.clients:
+            raise ConfigError(
+                f"--min-clients {self.min_clients} does not go with --masking pairwise: its masks cancel only in the "
+                f"sum of all {self.clients} clients; leave --min-clients out (a run that lost a client ends, and goes "
+                "on with --state-dir and --resume), or use --masking threshold"
+            )
+        # Refuses numbers that do not fit each other.
+        _ = self.numbers
+        if noisy:
+            _ = self.all_noise
+
+    @property
+    def share(self) -> Fraction:
+        """The part of the planned variance in one client's share of the noise: 1 / (m - t)."""
+        return Fraction(1, self.clients - self.known_shares)
 
     @property
     def all_noise(self) -> float:
         """Standard deviation of all noise over that of the noise that counts: sqrt(m / (m - t)) with shares, else 1."""
         return spread(self.clients, self.known_shares) if self.in_shares else 1.0
+
+    @property
+    def most_noise(self) -> float:
+        """The same for the most noise that a sum ever has: with threshold masks before any part is taken off."""
+        if self.masking != "threshold" or not self.in_shares:
+            return self.all_noise
+        return math.sqrt(self.clients / (self.min_clients - self.known_shares))
 
 
 def same_named(kind: type[PlainPlan], *sources: object, but: tuple[str, ...] = _AUTOMATIC) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fastlloyd.errors import ConfigError, ProcessesError
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
-from fastlloyd.privacy.shares import spread
 from fastlloyd.wire.decode import Within
 
 MOST_EPSILON = 100.0
@@ -63,30 +62,3 @@ def check_rounds(rounds: int | None, *, least: int = 1, what: str = "") -> None:
     """
     if rounds is not None:
         Within(least, 1000).check("--rounds", rounds, f"'auto' or a number{what}")
-
-
-def check_masking(masking: str, clients: int, min_clients: int, known_shares: int, *, noisy: bool = True) -> None:
-    """Check how vectors are masked, and of how many clients an observer may know the shares of noise.
-
-    Raises
-    ------
-    ConfigError
-        There is no such masking, or pairwise masks cannot do what is asked.
-    """
-    if masking == "common":
-        if known_shares != 1:
-            raise ConfigError("--known-shares is for noise in shares: add --masking pairwise, or leave it out")
-        return
-    if masking != "pairwise":
-        raise ConfigError(f"--masking: expected 'common' or 'pairwise', got {masking!r}")
-    if clients < 2:
-        problem = "--masking pairwise: expected at least 2 clients, got 1"
-        raise ProcessesError(problem, 3, more=" or more, or use common")
-    if min_clients < clients:
-        raise ConfigError(
-            f"--min-clients {min_clients} does not go with --masking pairwise: its masks cancel only in the sum of all "
-            f"{clients} clients; leave --min-clients out (a run that lost a client ends, and goes on with --state-dir "
-            "and --resume), or use --masking common"
-        )
-    if noisy:
-        spread(clients, known_shares)

@@ -53,15 +53,15 @@ SMOOTHING = 3.0
 """r above, in grid units."""
 
 
-def draw_gaussian_share(sigma: float, shares: int, size: int, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw one client's share of Gaussian noise: `shares` of them sum to standard deviation sigma.
+def draw_gaussian_share(sigma: float, share: Fraction, size: int, secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw one client's share of Gaussian noise of standard deviation sigma, or a part of it.
 
     Parameters
     ----------
     sigma : float
         Grid units.
-    shares : int
-        m - t.
+    share : Fraction
+        Its part of the variance: 1 / (m - t), or one of several that make up a client's noise.
     size : int
     secret : SecretRandom
 
@@ -73,15 +73,15 @@ def draw_gaussian_share(sigma: float, shares: int, size: int, secret: SecretRand
     -----
     Sees: the client that draws it, and nobody else.
     """
-    return discrete_gaussian(Fraction(sigma) ** 2 / shares, size, secret)
+    return discrete_gaussian(Fraction(sigma) ** 2 * share, size, secret)
 
 
-def draw_laplace_share(scale: float, shares: int, size: int, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw one client's share of Laplace noise: `shares` of them are a discrete Laplace variable of this scale.
+def draw_laplace_share(scale: float, share: Fraction, size: int, secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw one client's share of Laplace noise of this scale, or a part of it: shapes add up to 1.
 
     Parameters and notes as for `draw_gaussian_share`.
     """
-    return polya_difference(scale, Fraction(1, shares), size, secret)
+    return polya_difference(scale, share, size, secret)
 
 
 def event_multiplier(release: Release) -> float:

@@ -29,6 +29,7 @@ from fastlloyd.data.bounds import unscale
 from fastlloyd.data.records import ClientRecords
 from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.lifecycle.rounds import StoredRounds
+from fastlloyd.lifecycle.sealed import relay_seed
 from fastlloyd.party.declaration import MessageBounds
 from fastlloyd.party.effects import Keep, Party
 from fastlloyd.privacy.calibration import automatic_delta
@@ -212,7 +213,7 @@ class Horizontal(OfRecords[H]):
         session : Session
         plan : Plan
         secret : object
-            What `server_secret` gave.
+            What `relay` gave, or `server_secret`.
         stored : StoredRounds
             On resume, the replies that were fixed before.
         """
@@ -252,6 +253,13 @@ class Horizontal(OfRecords[H]):
         """Say whether the clients agree on a common seed through the server, and compare through it at the end."""
         return False
 
+    def relay(self, session: Session, plan: H) -> Party[Any]:
+        """Relay what the clients agree on through the server; gives what the server's rounds need of it, or None."""
+        if self.relays_seed(plan):
+            yield from relay_seed(
+                session.everybody, run=session.digest, credentials=session.credentials, resumed=session.resumed
+            )
+
     def bounds(self, plan: H) -> MessageBounds:
         """Return the bounds of what a peer may send once the plan is known."""
         return plan_bounds(self.messages, plan)
@@ -274,11 +282,11 @@ class Horizontal(OfRecords[H]):
             kind=self.plan_type,
             make=lambda announced: self.fresh_plan(session, announced.names),
             bounds=self.bounds,
-            play=lambda plan, replies, done: self.play_server(
-                session, plan, secret, StoredRounds(replies=replies, clients_done=done)
+            play=lambda plan, stored, relayed: self.play_server(
+                session, plan, secret if relayed is None else relayed, stored
             ),
             included=self.included,
-            relays_seed=self.relays_seed,
+            relay=lambda plan: self.relay(session, plan),
         )
         present = end.included[-1]
         if self.server_has_result:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing
 from abc import abstractmethod
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
@@ -20,9 +21,12 @@ from numpy.typing import NDArray
 
 from fastlloyd.lifecycle.masked_sums import MESSAGES, MaskedPlan, NoisyMaskedSum, Served, bounds, server, vector_format
 from fastlloyd.lifecycle.rounds import Draw, StoredRounds
+from fastlloyd.lifecycle.threshold.client import DrawPart, ThresholdMasks
+from fastlloyd.lifecycle.threshold.server import ServerOpening
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairwiseMasks
+from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.party.declaration import MessageBounds, pairwise
 from fastlloyd.party.effects import Party
 from fastlloyd.party.message import recall
@@ -34,7 +38,7 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.sight import NOISE, NOTHING, OWN_LABELS, RELEASED, Flow, Sight, Sights, see_shares
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.horizontal import Begun, HorizontalPlan, MaskAgreement
+from fastlloyd.run.horizontal import Begun, HorizontalPlan, MaskAgreement, relay_threshold
 from fastlloyd.run.inputs import fill_public
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId
@@ -68,6 +72,10 @@ class NoisyPlan(HorizontalPlan, MaskedPlan, typing.Protocol):
         """With pairwise masking, of how many clients an observer may know the shares of noise."""
 
     @property
+    def share(self) -> Fraction:
+        """The part of the planned variance in one client's share of the noise."""
+
+    @property
     def noise_price(self) -> float:
         """All noise over what a server would add alone for the same epsilon; 1 without shares."""
 
@@ -85,10 +93,11 @@ class Masked(Horizontal[S]):
         """Draw the server's noise of round t in grid units, shape (plan.elements(t),); zeros where it adds none."""
 
     @abstractmethod
-    def share(self, plan: S, t: int, secret: SecretRandom) -> NDArray[np.int64]:
-        """Draw one client's share of round t's noise in grid units, shape (plan.elements(t),).
+    def share(self, plan: S, t: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
+        """Draw one client's share of round t's noise in grid units, or a part of it, shape (plan.elements(t),).
 
-        Zeros where the server adds the noise.
+        Zeros where the server adds the noise. `share` is its part of the variance of each release's planned noise:
+        1 / (m - t) with pairwise masks, one of several parts with threshold masks.
         """
 
     def shared_start(self, plan: S) -> bytes:
@@ -108,12 +117,16 @@ class Masked(Horizontal[S]):
 
     def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> Any:
         """Return the public parameters of a run."""
-        least, delta = config.min_clients, self.delta(config, n_total)
+        least, colluding, delta = config.min_clients, config.colluding or 0, self.delta(config, n_total)
+        if config.masking == "threshold":
+            settled = Numbers.settle(clients, lying=config.colluding, known=config.known_shares, threshold=least)
+            least, colluding = settled.threshold, settled.lying
         return fill_public(
             self.public_type,
             config,
             clients=clients,
             min_clients=clients if least is None else least,
+            colluding=colluding,
             k=k,
             n_total=n_total,
             delta=delta,
@@ -124,8 +137,8 @@ class Masked(Horizontal[S]):
         return config.masking == "pairwise"
 
     def adds_up(self, config: RunConfig) -> bool:
-        """Say whether aggregators can add up: under common masks a vector goes to the server alone."""
-        return config.masking != "pairwise"
+        """Say whether aggregators can add up: only common masks need nothing from a single client after its vector."""
+        return config.masking == "common"
 
     def relays_seed(self, plan: S) -> bool:
         """Say whether the clients agree on a common seed through the server."""
@@ -140,20 +153,31 @@ class Masked(Horizontal[S]):
         return recall(NoisyMaskedSum, reply, vector_format(plan, t), f"reply-{t}").included
 
     def agree(self, session: Session, begun: Begun[S]) -> Party[tuple[Any, bytes | None]]:
-        """Agree with the other clients on masks, and on a common seed where masks are common."""
-        return make_masks(begun.agreement(self.shared_start(begun.plan)), begun.plan)
+        """Agree with the other clients on masks, and on a common seed where the server does not see the sums."""
+        plan = begun.plan
+        return make_masks(begun.agreement(self.shared_start(plan)), plan, partial(self.share, plan), begun.stored)
+
+    def relay(self, session: Session, plan: S) -> Party[ServerOpening | None]:
+        """Relay what the clients agree on; with threshold masks, return what opens their sums."""
+        yield from super().relay(session, plan)
+        return (yield from relay_threshold(session, plan)) if plan.masking == "threshold" else None
 
     def server_secret(self) -> SecretRandom:
         """Return what the server draws its noise from."""
         return SecretRandom()
 
-    def play_server(self, session: Session, plan: S, secret: SecretRandom, stored: StoredRounds) -> Party[Served]:
+    def play_server(self, session: Session, plan: S, secret: Any, stored: StoredRounds) -> Party[Served]:
         """Add up masked vectors and noise."""
+        if isinstance(secret, ServerOpening):
+            return server(plan, None, stored=stored, opening=secret)
         return server(plan, lambda t: self.noise(plan, t, secret), stored=stored)
 
     def own_share(self, plan: S) -> Draw | None:
-        """Return what draws this client's shares of the noise; None where the server adds it."""
-        return partial(self.share, plan, secret=SecretRandom()) if plan.masking == "pairwise" else None
+        """Return what draws this client's shares of the noise, where they are not drawn in parts."""
+        if plan.masking != "pairwise":
+            return None
+        secret = SecretRandom()
+        return lambda t: self.share(plan, t, plan.share, secret)
 
     def against(self, plan: S) -> str:
         """Say from whom the claim protects."""
@@ -276,8 +300,19 @@ def masked_flow(facts: Mapping[str, Any], *, private: bool = True, released: str
     )
 
 
-def make_masks(agreement: MaskAgreement, plan: NoisyPlan) -> Party[tuple[Masks, bytes | None]]:
+def make_masks(
+    agreement: MaskAgreement, plan: NoisyPlan, draw: DrawPart, stored: StoredRounds
+) -> Party[tuple[Masks, bytes | None]]:
     """Agree with the other clients on the masks that the plan asks for, of the shape of round 0, and on a common seed.
+
+    Parameters
+    ----------
+    agreement : MaskAgreement
+    plan : NoisyPlan
+    draw : callable
+        With threshold masks: draws one part of a round's noise.
+    stored : StoredRounds
+        Of an interrupted run.
 
     Returns
     -------
@@ -288,4 +323,7 @@ def make_masks(agreement: MaskAgreement, plan: NoisyPlan) -> Party[tuple[Masks, 
     if plan.masking == "pairwise":
         return PairwiseMasks((yield from agreement.pairs()), ring, plan.elements(0), run_id), None
     seed = yield from agreement.seed()
-    return MaskGenerator(seed, ring, plan.elements(0), run_id), seed
+    masks: Masks = MaskGenerator(seed, ring, plan.elements(0), run_id)
+    if plan.masking == "threshold":
+        masks = ThresholdMasks(masks, (yield from agreement.opening(plan, draw, stored)))
+    return masks, seed

@@ -21,6 +21,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import partial
 from itertools import accumulate
 from typing import Annotated, Any, ClassVar
@@ -39,7 +40,7 @@ from fastlloyd.party.option import read_settings
 from fastlloyd.party.plain_plan import RoundsPlan, SumsTerms, check_delta, check_epsilon, same_named
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier, stated_delta
-from fastlloyd.privacy.limits import check_clients, check_clusters, check_masking, check_numbers, check_rounds
+from fastlloyd.privacy.limits import check_clients, check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.noise.sampler import round_normal
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, Release
 from fastlloyd.privacy.shares import draw_gaussian_share
@@ -115,7 +116,7 @@ class SumsParameters(SumsTerms):
 
     def __post_init__(self) -> None:
         check_clients(self.clients, self.min_clients)
-        check_masking(self.masking, self.clients, self.min_clients, self.known_shares)
+        self.check_masking()
         check_clusters(self.k, self.n_total)
         check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
         check_rounds(self.rounds)
@@ -164,7 +165,7 @@ class SumsPlan(SumsTerms, RoundsPlan):
                 sensitivity=part.sensitivity * grid,
                 noise_scale=self.rounds[t] * part.sensitivity * grid,
                 unit=f"grid of 2^-{self.fraction_bits}",
-                seen_by="server and clients" if shared else "clients",
+                seen_by="server and clients" if self.masking == "pairwise" else "clients",
                 clients=self.clients if shared else 0,
                 known=self.known_shares if shared else 0,
             )
@@ -292,7 +293,7 @@ class MaskedSums(Masked[SumsPlan]):
             n_total=public.n_total,
             d=len(names),
             largest_coordinate=largest,  # one record's part is at most as long as it moves the sum
-            tail=_MOST_NOISE * GAUSSIAN_TAIL * public.all_noise * sigma * largest,
+            tail=_MOST_NOISE * GAUSSIAN_TAIL * public.most_noise * sigma * largest,
         )
 
         def build(factor: float) -> SumsPlan:
@@ -327,17 +328,17 @@ class MaskedSums(Masked[SumsPlan]):
         return check_epsilon(plan.all_releases, plan.delta, most=public.epsilon)
 
     def noise(self, plan: SumsPlan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
-        """Draw the server's noise of round t in grid units; zeros with pairwise masking."""
-        if plan.masking == "pairwise":
+        """Draw the server's noise of round t in grid units; zeros where the clients add it."""
+        if plan.in_shares:
             return np.zeros(plan.elements(t), dtype=np.int64)
         drawn = zip(plan.parts, plan.releases(t), strict=True)
         return np.concatenate([round_normal(release.noise_scale, part.elements, secret) for part, release in drawn])
 
-    def share(self, plan: SumsPlan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
-        """Draw one client's share of round t's noise in grid units."""
-        shares, drawn = plan.clients - plan.known_shares, zip(plan.parts, plan.releases(t), strict=True)
+    def share(self, plan: SumsPlan, t: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
+        """Draw one client's share of round t's noise in grid units, or a part of it."""
+        drawn = zip(plan.parts, plan.releases(t), strict=True)
         return np.concatenate(
-            [draw_gaussian_share(release.noise_scale, shares, part.elements, secret) for part, release in drawn]
+            [draw_gaussian_share(release.noise_scale, share, part.elements, secret) for part, release in drawn]
         )
 
     def points(self, own: ClientRecords, plan: SumsPlan) -> Floats:

@@ -158,18 +158,28 @@ class RunConfig:
     )
     masking: str = option(
         "common",
-        "%(default)s (default), or pairwise: noise in shares by the clients",
+        "%(default)s (default); pairwise: the clients add the noise, all must stay; threshold: the same, some may fail",
         LINKS,
-        choices=("common", "pairwise"),
+        choices=("common", "pairwise", "threshold"),
         public=True,
     )
     known_shares: int = option(
         1,
-        "pairwise: shares that an observer may know (default %(default)s)",
+        "pairwise, threshold: clients whose noise an observer may know (default %(default)s)",
         LINKS,
         "T",
         least=1,
         most=100_000,
+        public=True,
+    )
+    colluding: int | None = option(
+        None,
+        "threshold: clients that may collude with a lying server (default: 0 up to three clients, else 1)",
+        LINKS,
+        "C",
+        auto=True,
+        least=0,
+        most=200,
         public=True,
     )
     ring_bits: int = option(32, "default %(default)s", LINKS, choices=(32, 64), public=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -154,6 +154,7 @@ class Driver:
         """Wait for all that are not late, or, from the deadline on, for the smallest number that suffices."""
         limit = self._limit(effect.round)
         end = time.monotonic() + limit
+        patience_s = effect.patience_s
         answers: dict[PartyId, Message] = {}
         if effect.adds:
             self._links.add_up(_order(effect, limit))
@@ -172,14 +173,15 @@ class Driver:
             if len(answers) >= effect.at_least:
                 if not needed:
                     return answers
-                if effect.patience_s is not None:
-                    end, effect = min(end, time.monotonic() + effect.patience_s), replace(effect, patience_s=None)
+                if patience_s is not None:
+                    end, patience_s = min(end, time.monotonic() + patience_s), None
             if len(answers) + len(awaited) < effect.at_least:
                 raise next(iter(self._gone.values()))
             self._awaited = (tuple(awaited), effect.type.__name__)
             news = self._wait(end)
         if len(answers) >= effect.at_least:
-            _log.warning("%s not waited for any longer", name_some(awaited))
+            level = logging.WARNING if effect.patience_s is None else logging.DEBUG
+            _log.log(level, "%s not waited for any longer", name_some(awaited))
             return answers
         silent = next(iter(awaited))
         raise PeerTimeout(

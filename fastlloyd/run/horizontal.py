@@ -22,11 +22,17 @@ from fastlloyd.lifecycle.hello import (
     send_ready,
 )
 from fastlloyd.lifecycle.rounds import StoredRounds
-from fastlloyd.lifecycle.sealed import Sealing, relay_seed
+from fastlloyd.lifecycle.sealed import Sealing
 from fastlloyd.lifecycle.shared_secrets import agree_pairs, agree_seed, confirm_pairs
+from fastlloyd.lifecycle.threshold.client import ClientOpening, DrawPart, read_decisions
+from fastlloyd.lifecycle.threshold.returning import come_back, relay_states
+from fastlloyd.lifecycle.threshold.server import ServerOpening
+from fastlloyd.lifecycle.threshold.setup import ThresholdSetup
 from fastlloyd.masking.pairwise import PairSecrets
+from fastlloyd.masking.threshold.secrets import ClientSecrets
 from fastlloyd.party.declaration import MessageBounds
 from fastlloyd.party.effects import Afford, Allow, Expect, Keep, Load, Party, Publish, Recall, Save
+from fastlloyd.party.message import check_size
 from fastlloyd.randomness.prg import KEY_BYTES
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.checks import (
@@ -57,7 +63,7 @@ class HorizontalPlan(AgreedPlan, Protocol):
 
 P = TypeVar("P", bound=HorizontalPlan)
 R = TypeVar("R")
-_SEED, _PAIRS = "seed", "pairs"
+_SEED, _PAIRS, _THRESHOLD, _GROUP = "seed", "pairs", "threshold", "group"
 
 
 def run_server(
@@ -66,9 +72,9 @@ def run_server(
     kind: type[P],
     make: Callable[[Announced], P],
     bounds: Callable[[P], MessageBounds],
-    play: Callable[[P, Mapping[int, bytes], Mapping[PartyId, int]], Party[R]],
+    play: Callable[[P, StoredRounds, Any], Party[R]],
     included: Callable[[P, int, bytes], Sequence[PartyId]],
-    relays_seed: Callable[[P], bool] = lambda plan: False,
+    relay: Callable[[P], Party[Any]],
 ) -> Party[tuple[P, R]]:
     """Run the server from the clients' schemas to the last round; gives plan and result.
 
@@ -82,11 +88,11 @@ def run_server(
     bounds : callable
         From the plan to what each client may send.
     play : callable
-        From plan, stored replies and what each client has accepted to the server's coroutine.
+        From plan, stored rounds and what `relay` gave to the server's coroutine.
     included : callable
         From plan, round and the bytes of its reply to the clients whose uplinks are in it.
-    relays_seed : callable
-        From the plan to whether the clients agree on a common seed through this server.
+    relay : callable
+        From the plan to the coroutine that relays what the clients agree on through this server.
     """
     yield from session.begin()
     stored: Mapping[int, bytes] = yield Recall("reply")
@@ -100,15 +106,13 @@ def run_server(
     yield Expect(plan.all_releases())
     refuse_behind(stored, announced.rounds_done, lambda t, body: included(plan, t, body))
     yield from propose_plan(session.everybody, plan.to_json(), len(stored))
-    if relays_seed(plan):
-        yield from relay_seed(
-            session.everybody, run=session.digest, credentials=session.credentials, resumed=session.resumed
-        )
+    relayed = yield from relay(plan)
     yield from await_ready(session.everybody)
     # Not before all are ready: a run that is refused must not make this party forget an interrupted one.
     yield Keep({"plan": plan.to_json()})
     yield Publish("setup")
-    result = yield from play(plan, stored, announced.rounds_done)
+    rounds = StoredRounds(replies=stored, clients_done=announced.rounds_done)
+    result = yield from play(plan, rounds, relayed)
     return plan, result
 
 
@@ -199,6 +203,43 @@ class MaskAgreement:
         yield from confirm_pairs(pairs, run_id=run_id, context=self.context)
         return pairs
 
+    def opening(self, plan: Any, draw: DrawPart, stored: StoredRounds) -> Party[ClientOpening]:
+        """Agree on threshold masks, or go on with the stored ones after learning what the others have opened.
+
+        Parameters
+        ----------
+        plan : Plan
+            With `numbers` and `rounds`.
+        draw : callable
+            Draws one part of a round's noise.
+        stored : StoredRounds
+
+        Raises
+        ------
+        ConfigError
+            A resumed run has no secrets, or they are damaged.
+        SecurityError
+            The server passed on something else than the others sent; names the culprit.
+        """
+        me = self.session.me
+        setup = threshold_setup(self.session, plan)
+        content = yield from self._stored(_THRESHOLD)
+        if content is None:
+            group, secrets = yield from setup.deal(me, SecretRandom())
+            yield from self._keep(_GROUP, group.keys)
+            yield Save(_THRESHOLD, secrets.to_bytes())
+            return ClientOpening(group, me, secrets, draw)
+        keys = yield from self._stored(_GROUP)
+        try:
+            secrets = ClientSecrets.from_bytes(setup.numbers, me, content)
+            check_size(keys or b"", KEY_BYTES)
+        except ValueError as error:
+            raise _damaged(str(error)) from error
+        group = setup.group(keys or b"")
+        decisions = read_decisions(stored.sets, setup.numbers.clients)
+        back = yield from come_back(group, me, decisions, len(stored.replies), SecretRandom())
+        return ClientOpening(group, me, secrets, draw, decisions=back.decisions, known=back.known)
+
     def _stored(self, name: str) -> Party[bytes | None]:
         """Return what the interrupted run stored; None for a new run."""
         if not self.session.resumed:
@@ -212,6 +253,49 @@ class MaskAgreement:
         """Have written down what a resume needs."""
         yield Keep(self.to_keep)
         yield Save(name, content)
+
+
+def public_digest(session: Session, plan: HorizontalPlan, start: bytes = b"") -> bytes:
+    """Return the digest of everything public that the parties must have in common."""
+    shared = json.dumps(plan.to_json(), sort_keys=True).encode()
+    return hashlib.sha256(session.digest + hashlib.sha256(shared).digest() + start).digest()
+
+
+def threshold_setup(session: Session, plan: Any) -> ThresholdSetup:
+    """Return what all parties of a run know before they agree on threshold masks."""
+    return ThresholdSetup(
+        numbers=plan.numbers,
+        rounds=len(plan.rounds),
+        run_id=session.run_id,
+        context=public_digest(session, plan),
+        credentials=session.credentials,
+    )
+
+
+def relay_threshold(session: Session, plan: Any) -> Party[ServerOpening]:
+    """Relay what the clients agree on for threshold masks; run by the server.
+
+    Raises
+    ------
+    ConfigError
+        A resumed run has no words, or they are damaged.
+    PeerError
+        A client did not sign what it sent, or has given shares for a set that this server does not have.
+    """
+    setup = threshold_setup(session, plan)
+    if not session.resumed:
+        return ServerOpening(*(yield from setup.relay()))
+    content: bytes | None = yield Load("words")
+    if content is None:
+        raise ConfigError("--resume: the stored run has no words; start anew", reason=Reason.RESUME)
+    try:
+        group, words = setup.read_stored(content)
+    except ValueError as error:
+        raise _damaged(str(error)) from error
+    sets: Mapping[int, bytes] = yield Recall("set")
+    replies: Mapping[int, bytes] = yield Recall("reply")
+    yield from relay_states(group, sets, len(replies))
+    return ServerOpening(group, words, sets)
 
 
 def _damaged(why: str) -> ConfigError:
@@ -239,8 +323,7 @@ class Begun(Generic[P]):
 
     def agreement(self, start: bytes = b"") -> MaskAgreement:
         """Return the agreement with the other clients on secrets, bound to the public set-up, the plan and `start`."""
-        shared = json.dumps(self.plan.to_json(), sort_keys=True).encode()
-        context = hashlib.sha256(self.session.digest + hashlib.sha256(shared).digest() + start).digest()
+        context = public_digest(self.session, self.plan, start)
         return MaskAgreement(session=self.session, context=context, to_keep=self.to_keep)
 
     def fresh_seed(self) -> Party[bytes]:
@@ -314,7 +397,8 @@ def begin_client(
     refuse_forgetful_server(len(replies), proposal.rounds_done)
     session.plan = plan
     yield Afford(plan.all_releases(), lifetime_delta(plan))
-    stored = StoredRounds(uplinks, replies, proposal.rounds_done)
+    sets: Mapping[int, bytes] = yield Recall("set")
+    stored = StoredRounds(uplinks, replies, proposal.rounds_done, sets=sets)
     return Begun(session, plan, stored, data_digest)
 
 

@@ -135,6 +135,7 @@ class ClientOpening:
         me: PartyId,
         secrets: ClientSecrets,
         draw: DrawPart,
+        *,
         decisions: Mapping[int, Decision] | None = None,
         known: Mapping[int, bytes] | None = None,
     ) -> None:
@@ -192,17 +193,18 @@ class ClientOpening:
         ring, length = shape.ring, shape.elements
         parts = self._draw_parts(t, history)
         noise = ring.reduce(np.sum(parts, axis=0, dtype=np.int64))
-        covered: RingArray = vector + noise + self._secrets.vector_mask(t, history, ring, length)
+        covered: RingArray = vector + noise + self._secrets.vector_mask(t, history, ring=ring, elements=length)
         if not self._group.numbers.lost:
             return covered
         box = self._excess(t, history, ring, self._group.numbers.clients)
-        return np.concatenate([covered, box + self._secrets.box_mask(t, history, ring, length)])
+        return np.concatenate([covered, box + self._secrets.box_mask(t, history, ring=ring, elements=length)])
 
     def _draw_parts(self, t: int, history: bytes) -> list[NDArray[np.int64]]:
         """Draw all parts of a round's noise: the same numbers each time, so they need not be stored."""
         if self._drawn[:2] != (t, history):
-            sources = ((shape, self._secrets.part_random(t, history, j)) for j, shape in enumerate(self._group.parts.shapes))
-            self._drawn = (t, history, [self._draw(t, shape, source) for shape, source in sources])
+            shapes = enumerate(self._group.parts.shapes)
+            drawn = [self._draw(t, shape, self._secrets.part_random(t, history, j)) for j, shape in shapes]
+            self._drawn = (t, history, drawn)
         return self._drawn[2]
 
     def _excess(self, t: int, history: bytes, ring: Ring, included: int) -> RingArray:
@@ -256,9 +258,7 @@ class ClientOpening:
         if said.history != wide(history):
             raise self._lie(t, "states a set after other replies than this client received")
         if len(said.included) < numbers.threshold:
-            raise self._lie(
-                t, f"states a set of {len(said.included)} clients, expected at least {numbers.threshold}"
-            )
+            raise self._lie(t, f"states a set of {len(said.included)} clients, expected at least {numbers.threshold}")
         if t < self._over:
             raise self._lie(t, f"states a set after clients have given shares for round {self._over}")
         if not self._group.is_stated(t, history, said.included, said.signature):
@@ -279,9 +279,7 @@ class ClientOpening:
             if not self._group.has_voted(party, t, history, included, signature):
                 raise self._lie(t, f"passes on a vote that {party} did not give for this set")
         if len(votes.votes) < self._group.numbers.threshold:
-            raise self._lie(
-                t, f"passes on {len(votes.votes)} votes, expected at least {self._group.numbers.threshold}"
-            )
+            raise self._lie(t, f"passes on {len(votes.votes)} votes, expected at least {self._group.numbers.threshold}")
 
     def check_reply(self, t: int, reply: Message) -> None:
         """Refuse a reply about another set than this client gave shares for."""

@@ -406,7 +406,17 @@ class GivenStates(NoPayload):
         return cls(tuple(GivenState.read(body[at : at + size], format) for at in range(0, len(body), size)))
 
 
-THRESHOLD: Messages = (RunKey, DealtCiphers, DealtWords, RunKeys, RunCiphers, ReturnNonce, GivenState, ReturnNonces, GivenStates)
+THRESHOLD: Messages = (
+    RunKey,
+    DealtCiphers,
+    DealtWords,
+    RunKeys,
+    RunCiphers,
+    ReturnNonce,
+    GivenState,
+    ReturnNonces,
+    GivenStates,
+)
 """The set-up of threshold masks, and of a resumed run."""
 OPENING_OF_ROUNDS: Messages = (RoundSet, SetVotes, QuickAnswer, SetVote, SetAnswer)
 """What opens a round."""

@@ -15,6 +15,7 @@ from fastlloyd.lifecycle.threshold.group import Group, wide
 from fastlloyd.lifecycle.threshold.messages import QuickAnswer, RoundSet, SetAnswer, SetVote, SetVotes, bitmap_bytes
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.masking.threshold.opening import Board
+from fastlloyd.masking.threshold.words import Words
 from fastlloyd.party.effects import Gather, Party, Save, Send
 from fastlloyd.party.message import RingFormat
 from fastlloyd.randomness.prg import KEY_BYTES
@@ -72,9 +73,10 @@ class ServerOpening:
     Parameters
     ----------
     group : Group
-    board : Board
+    words : mapping from PartyId to Words
+        Of all clients.
     stored : mapping from round to bytes, optional
-        Of an interrupted run: `set-t` of each round.
+        Of an interrupted run: `set-t` of each round. None for a new run.
 
     Attributes
     ----------
@@ -82,11 +84,21 @@ class ServerOpening:
         The clients in the set that did not open their excess of noise: it stays in the sum.
     """
 
-    def __init__(self, group: Group, board: Board, stored: Mapping[int, bytes] | None = None) -> None:
+    def __init__(self, group: Group, words: Mapping[PartyId, Words], stored: Mapping[int, bytes] | None = None) -> None:
         self._group = group
-        self._board = board
+        self._words = words
+        self._board = Board(group.numbers, words)
+        # A new run, or one that was interrupted before its first round: the words are not on the disk yet.
+        self._kept = stored is not None
         self._stored = dict(stored or {})
         self.silent: dict[int, tuple[PartyId, ...]] = {}
+
+    def keep(self) -> Party[None]:
+        """Store what a resumed run opens rounds with, once."""
+        if not self._kept:
+            self._kept = True
+            ordered = (self._words[party].to_bytes() for party in self._group.everybody)
+            yield Save("words", self._group.keys + b"".join(ordered))
 
     def covered(self, shape: RingFormat) -> RingFormat:
         """Return the shape of what is sent for a vector of this shape."""
@@ -167,7 +179,7 @@ class ServerOpening:
             self._group.everybody, QuickAnswer, t, numbers.threshold, numbers.clients, step=1, patience_s=0.0
         )
         given = {party: answer.shares for party, answer in answers.items()}
-        masks, boxes = self._board.quick_masks(t, given, history, shape.ring, shape.elements)
+        masks, boxes = self._board.quick_masks(t, given, history, ring=shape.ring, elements=shape.elements)
         self.silent[t] = ()
         opened: RingArray = vector - masks
         return opened - (box - _add_up(boxes, shape.ring, shape.elements)) if len(box) else opened
@@ -205,7 +217,8 @@ class ServerOpening:
             patience_s=PATIENCE_S,
         )
         shares = {party: answer.shares for party, answer in answers.items()}
-        opened: RingArray = vector - self._board.masks(t, included, shares, history, shape.ring, shape.elements)
+        masks = self._board.masks(t, included, shares, history, ring=shape.ring, elements=shape.elements)
+        opened: RingArray = vector - masks
         silent = []
         for party in included if self._group.parts.taken_off(len(included)) else ():
             excess = answers[party].excess if party in answers else b""
@@ -219,4 +232,7 @@ class ServerOpening:
 
 def _add_up(arrays: Mapping[PartyId, RingArray], ring: Ring, elements: int) -> RingArray:
     """Return the sum modulo 2^b."""
-    return np.sum([np.zeros(elements, ring.dtype), *arrays.values()], axis=0, dtype=ring.dtype)
+    total = np.zeros(elements, ring.dtype)
+    for one in arrays.values():
+        total += one
+    return total

@@ -40,7 +40,9 @@ from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.masking.threshold.secrets import ClientSecrets
 from fastlloyd.masking.threshold.words import Words
 from fastlloyd.party.effects import Gather, Party, Receive, Send
+from fastlloyd.party.message import check_size
 from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import KEY_BYTES
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId, clients
 
@@ -83,7 +85,7 @@ class ThresholdSetup:
         all uniform to it.
         """
         everybody = clients(self.numbers.clients)
-        key = HybridKey(secret.bytes(RAW_BYTES))
+        key = HybridKey(secret.bytes(RAW_BYTES), me, purpose=domains.THRESHOLD_PAIR, run_id=self.run_id)
         yield Send((SERVER,), RunKey(key.public, self._sign_key(me, key.public)), SETUP_ROUND)
         keys: RunKeys = yield Receive(SERVER, RunKeys, SETUP_ROUND, len(everybody))
         self._check_keys(me, key.public, keys)
@@ -92,9 +94,7 @@ class ThresholdSetup:
         boxes = []
         for other, theirs in zip(everybody, keys.pieces, strict=True):
             if other > me:
-                ciphertext, pairs[other] = key.encapsulate(
-                    me, other, theirs.public, purpose=domains.THRESHOLD_PAIR, run_id=self.run_id
-                )
+                ciphertext, pairs[other] = key.encapsulate(other, theirs.public)
                 statement = self._about_cipher(me, other, digest, ciphertext)
                 boxes.append(SignedCipher(ciphertext, self.credentials.sign(statement, domains.THRESHOLD_CIPHER)))
         yield Send((SERVER,), DealtCiphers(tuple(boxes)), SETUP_ROUND)
@@ -102,14 +102,7 @@ class ThresholdSetup:
         for other, box in zip(everybody, ciphers.pieces, strict=False):
             if not self._is_cipher(other, me, digest, box):
                 raise _forged(f"a ciphertext of {other}", other)
-            pairs[other] = key.decapsulate(
-                me,
-                other,
-                keys.pieces[other.rank - 1].public,
-                box.ciphertext,
-                purpose=domains.THRESHOLD_PAIR,
-                run_id=self.run_id,
-            )
+            pairs[other] = key.decapsulate(other, keys.pieces[other.rank - 1].public, box.ciphertext)
         del key  # the run's private keys: from here on only the pairs' secrets remain
         group = self.group(digest)
         secrets, words = ClientSecrets.deal(self.numbers, me, pairs, self.rounds, secret)
@@ -176,6 +169,24 @@ class ThresholdSetup:
             raise _unsigned(party, "the words of its shares")
         return words
 
+    def read_stored(self, content: bytes) -> tuple[Group, dict[PartyId, Words]]:
+        """Read what a server stored of the set-up.
+
+        Raises
+        ------
+        ValueError
+            It is malformed.
+        """
+        everybody = clients(self.numbers.clients)
+        size = Words.size(self.numbers, self.rounds)
+        check_size(content, KEY_BYTES + size * len(everybody))
+        starts = range(KEY_BYTES, len(content), size)
+        words = {
+            party: Words.from_bytes(self.numbers, self.rounds, party, content[start : start + size])
+            for party, start in zip(everybody, starts, strict=True)
+        }
+        return self.group(content[:KEY_BYTES]), words
+
     def _sign_key(self, me: PartyId, public: bytes) -> bytes:
         return self.credentials.sign(self._about_key(me, public), domains.THRESHOLD_KEY)
 
@@ -183,9 +194,7 @@ class ThresholdSetup:
         return self.run_id + self.context + struct.pack("<I", party.rank) + public
 
     def _is_key(self, party: PartyId, key: RunKey) -> bool:
-        return self.credentials.signed(
-            party, self._about_key(party, key.public), key.signature, domains.THRESHOLD_KEY
-        )
+        return self.credentials.signed(party, self._about_key(party, key.public), key.signature, domains.THRESHOLD_KEY)
 
     def _about_cipher(self, sender: PartyId, receiver: PartyId, keys: bytes, ciphertext: bytes) -> bytes:
         return self.run_id + struct.pack("<II", sender.rank, receiver.rank) + keys + ciphertext
@@ -197,7 +206,7 @@ class ThresholdSetup:
     def _check_keys(self, me: PartyId, own: bytes, keys: RunKeys) -> None:
         """Refuse keys that the server changed, swapped or repeated."""
         for party, key in zip(clients(self.numbers.clients), keys.pieces, strict=True):
-            if party == me and key.public != own or not self._is_key(party, key):
+            if (party == me and key.public != own) or not self._is_key(party, key):
                 raise _forged(f"a key of {party}", party)
         if len({key.public for key in keys.pieces}) < len(keys.pieces):
             raise SecurityError("the server passed on the same key for two clients, expected fresh ones", rank=0)

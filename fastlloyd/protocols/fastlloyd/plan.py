@@ -143,7 +143,7 @@ class Outline:
         public, free = self._public, self.settings.domain == "none"
         # The tail of m Polya shares is that of m - t shares times a polynomial: m / (m - t) times the tail covers it.
         laplace = NORM_OF.get(public.mechanism) == "l1"
-        factor = LAPLACE_TAIL * public.all_noise**2 if laplace else GAUSSIAN_TAIL * public.all_noise
+        factor = LAPLACE_TAIL * public.most_noise**2 if laplace else GAUSSIAN_TAIL * public.most_noise
         radii = [self.radius(t) for t in range(self._count)]
         widest = max((radius for radius in radii if radius is not None), default=None)
         # What a record adds to a coordinate: itself (1), or a vector from its centre (2); fastlloyd-plus multiplies it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
@@ -81,9 +82,9 @@ class FastLloydFamily(Masked[Plan]):
         """Draw the server's noise of round t in grid units, shape (plan.elements(t),)."""
         return draw_noise(plan, t, secret)
 
-    def share(self, plan: Plan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
-        """Draw one client's share of round t's noise in grid units, shape (plan.elements(t),)."""
-        return draw_share(plan, t, secret)
+    def share(self, plan: Plan, t: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
+        """Draw one client's share of round t's noise, or a part of it, in grid units, shape (plan.elements(t),)."""
+        return draw_share(plan, t, share, secret)
 
     def play_client(
         self, session: Session, plan: Plan, points: GridPoints, secrets: Masks, stored: StoredRounds

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,8 +105,8 @@ def draw_noise(plan: Plan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
     return _draw_each(plan, t, lambda scale, size: draw(scale, size, secret))
 
 
-def draw_share(plan: Plan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw one client's share of round t's noise in grid units, shape (plan.elements(t),).
+def draw_share(plan: Plan, t: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw one client's share of round t's noise, or a part of it, in grid units, shape (plan.elements(t),).
 
     Zeros where the server adds the noise.
 
@@ -117,8 +118,7 @@ def draw_share(plan: Plan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
     if plan.mechanism not in SHARED:
         return np.zeros(plan.elements(t), dtype=np.int64)
     draw = draw_gaussian_share if plan.mechanism == GAUSSIAN_SHARES else draw_laplace_share
-    shares = plan.clients - plan.known_shares
-    return _draw_each(plan, t, lambda scale, size: draw(scale, shares, size, secret))
+    return _draw_each(plan, t, lambda scale, size: draw(scale, share, size, secret))
 
 
 def _draw_each(plan: Plan, t: int, draw: Callable[[float, int], NDArray[np.int64]]) -> NDArray[np.int64]:

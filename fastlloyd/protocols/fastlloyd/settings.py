@@ -17,7 +17,7 @@ from fastlloyd.kmeans.merging import LEAST, MOST
 from fastlloyd.party.option import option, read_settings
 from fastlloyd.party.plain_plan import SumsTerms
 from fastlloyd.privacy.calibration import EXPECTED_NORM, laplace_ratio
-from fastlloyd.privacy.limits import check_clients, check_clusters, check_masking, check_numbers, check_rounds
+from fastlloyd.privacy.limits import check_clients, check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES
 
 PLUS = "fastlloyd-plus"
@@ -245,7 +245,7 @@ class AgreedTerms(SumsTerms):
     @property
     def in_shares(self) -> bool:
         """Whether the clients add noise, in shares."""
-        return self.masking == "pairwise" and MECHANISMS[self.protocol] != "none"
+        return self.masking != "common" and MECHANISMS[self.protocol] != "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +266,7 @@ class PublicParameters(AgreedTerms):
 
     def __post_init__(self) -> None:
         check_clients(self.clients, self.min_clients)
-        check_masking(self.masking, self.clients, self.min_clients, self.known_shares, noisy=self.mechanism != "none")
+        self.check_masking(noisy=self.mechanism != "none")
         check_clusters(self.k, self.n_total)
         _check_choice(self)
         check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
@@ -275,7 +275,7 @@ class PublicParameters(AgreedTerms):
 
     @property
     def mechanism(self) -> str:
-        """What adds noise: the server, or with pairwise masking the clients in shares."""
+        """What adds noise: the server, or without common masks the clients in shares."""
         alone = MECHANISMS[self.protocol]
         return _IN_SHARES[alone] if self.in_shares else alone
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -174,12 +175,12 @@ def draw_share(plan: Plan, t: int, k: int, secret: SecretRandom) -> NDArray[np.i
     Sees: the client that draws it; the server sees sums of all clients' shares and statistics.
     Privacy: m - t shares together have the scales of the plan (`privacy/shares.py`).
     """
-    step, shares = plan.rounds[t], plan.shares
+    step, share = plan.rounds[t], Fraction(1, plan.shares)
     gaussian, laplace = noisy_elements(plan, t, k)
     return np.concatenate(
         [
-            draw_gaussian_share(step.sigma, shares, gaussian, secret) if gaussian else np.zeros(0, dtype=np.int64),
-            draw_laplace_share(step.scale, shares, laplace, secret) if laplace else np.zeros(0, dtype=np.int64),
+            draw_gaussian_share(step.sigma, share, gaussian, secret) if gaussian else np.zeros(0, dtype=np.int64),
+            draw_laplace_share(step.scale, share, laplace, secret) if laplace else np.zeros(0, dtype=np.int64),
         ]
     )
 

@@ -176,6 +176,6 @@ def draw_total(plan: Plan, t: int, k: int, secret: SecretRandom) -> NDArray[np.i
     if laplace:
         noise = polya_difference(step.scale, Fraction(1), laplace, secret)
         for _ in range(plan.known_shares):
-            noise = noise + draw_laplace_share(step.scale, shares, laplace, secret)
+            noise = noise + draw_laplace_share(step.scale, Fraction(1, shares), laplace, secret)
         parts.append(noise)
     return np.concatenate(parts)
