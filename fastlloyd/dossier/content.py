@@ -301,7 +301,8 @@ def _promise(run: PlannedRun) -> Iterator[Block]:
 
 def _conditions(run: PlannedRun, claim: Claim) -> Iterator[str]:
     """List the conditions of the promise."""
-    yield "All parties follow the protocol."
+    lying = run.masking == "threshold" and run.roster is not None
+    yield f"All parties follow the protocol{', but for those that the next sentence names' if lying else ''}."
     yield f"The promise is against {claim.against}, and against nobody else."
     if claim.bounded:
         yield f"All clients together hold at most {run.n_total:,} records."

@@ -268,7 +268,7 @@ def not_promised(run: PlannedRun) -> Iterator[str]:
             "That the server added the noise. It says so and signs it, but one that adds less is not noticed. Towards "
             "a server that kept its noise and comes by the result, the sizes of the last round are exact."
         )
-    if run.masking == "pairwise" and run.unit is not None:
+    if run.masking in ("pairwise", "threshold") and run.unit is not None:
         yield (
             "That each client added its share of noise: one that adds none is not noticed, and counts as one whose "
             "share is known."

@@ -11,8 +11,9 @@ from typing import Any, Protocol, Self
 
 from fastlloyd.errors import ConfigError, ProcessesError, RangeError
 from fastlloyd.masking.threshold.numbers import Numbers
+from fastlloyd.masking.threshold.parts import Parts
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.privacy.release import Release
+from fastlloyd.privacy.release import GAUSSIAN_SHARES, Release
 from fastlloyd.privacy.shares import noise_price, spread
 from fastlloyd.wire.decode import decode
 
@@ -89,8 +90,19 @@ class RoundsPlan(PlainPlan):
         return range(t, min(len(self.rounds), t + max(1, fitting)))
 
     def all_releases(self: _Rounds) -> tuple[Release, ...]:
-        """Return the releases of all rounds in order."""
-        return tuple(release for t in range(len(self.rounds)) for release in self.releases(t))
+        """Return the releases of all rounds in order.
+
+        Raises
+        ------
+        ConfigError
+            With threshold masks: a part of a client's noise is too small for the proof (`Parts`).
+        """
+        releases = tuple(release for t in range(len(self.rounds)) for release in self.releases(t))
+        numbers: Numbers | None = getattr(self, "numbers", None)
+        shared = [release.noise_scale for release in releases if release.mechanism == GAUSSIAN_SHARES]
+        if numbers is not None and shared:
+            Parts(numbers, Fraction(min(shared)) ** 2)
+        return releases
 
     @property
     def noise_price(self: _Rounds) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import groupby
@@ -27,14 +28,16 @@ from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.masking.threshold.numbers import Numbers
-from fastlloyd.party.declaration import MessageBounds, pairwise
+from fastlloyd.party.declaration import MessageBounds, pairwise, threshold
 from fastlloyd.party.effects import Party
 from fastlloyd.party.message import recall
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier, paper_delta, settle_delta
 from fastlloyd.privacy.shares import zcdp_noise_multiplier
 from fastlloyd.protocol.horizontal import Horizontal
+from fastlloyd.protocol.threshold import threshold_against, threshold_condition, threshold_lines, threshold_sights
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.claim import Claim
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.sight import NOISE, NOTHING, OWN_LABELS, RELEASED, Flow, Sight, Sights, see_shares
 from fastlloyd.run.config import RunConfig
@@ -69,7 +72,11 @@ class NoisyPlan(HorizontalPlan, MaskedPlan, typing.Protocol):
 
     @property
     def known_shares(self) -> int:
-        """With pairwise masking, of how many clients an observer may know the shares of noise."""
+        """Without common masks, of how many clients an observer may know the shares of noise."""
+
+    @property
+    def numbers(self) -> Numbers | None:
+        """With threshold masks: how many clients open a round, may be lost, and may collude."""
 
     @property
     def share(self) -> Fraction:
@@ -179,8 +186,21 @@ class Masked(Horizontal[S]):
         secret = SecretRandom()
         return lambda t: self.share(plan, t, plan.share, secret)
 
+    def claim(self, config: RunConfig, plan: S) -> Claim:
+        """Return what a run of the agreed plan will claim; with threshold masks it depends on whether keys are checked.
+
+        Without a roster nothing holds against a server that breaks the rules.
+        """
+        claim = super().claim(config, plan)
+        if plan.numbers is None or claim.unit is None:
+            return claim
+        against = threshold_against(plan.numbers, roster=config.roster is not None)
+        return replace(claim, against=against, conditions=(*claim.conditions, threshold_condition(plan.numbers)))
+
     def against(self, plan: S) -> str:
         """Say from whom the claim protects."""
+        if plan.numbers is not None:
+            return threshold_against(plan.numbers, roster=False)
         if plan.masking != "pairwise":
             return _AGAINST
         known = "one client" if plan.known_shares == 1 else f"up to {plan.known_shares} clients together"
@@ -191,12 +211,12 @@ class Masked(Horizontal[S]):
 
     def parameters(self, plan: S, rounds: int) -> dict[str, Any]:
         """Return the public parameters for the report."""
-        price = {"noise_price": plan.noise_price} if plan.masking == "pairwise" else {}
+        price = {} if plan.masking == "common" else {"noise_price": plan.noise_price}
         return {**super().parameters(plan, rounds), **price}
 
     def noise_lines(self, plan: S) -> list[PlanLine]:
         """Say what it costs that the clients add the noise in shares, where they do."""
-        if plan.masking != "pairwise":
+        if plan.masking == "common" or plan.noise_price == 1.0:
             return []
         counted = plan.clients - plan.known_shares
         lines = [
@@ -211,7 +231,7 @@ class Masked(Horizontal[S]):
             zcdp = zcdp_noise_multiplier(plan.epsilon, delta) / gaussian_noise_multiplier(plan.epsilon, delta)
             words = f"accounted as the Gaussian that dominates them; by zCDP it would be {zcdp - 1.0:.1%} on top"
             lines.append(PlanLine("", f"  ({words})"))
-        return lines
+        return lines if plan.numbers is None else [*lines, *threshold_lines(plan.numbers)]
 
     def cost_lines(self, config: RunConfig, plan: S) -> list[PlanLine]:
         """Say how many rounds there are, in which numbers they count, and how many bytes they send."""
@@ -260,6 +280,8 @@ def masked_sights(
         return Sights(
             (Sight("the server", f"who was included; {learns}", shield), clients), see_shares(parameters, sums)
         )
+    if threshold(parameters):
+        return threshold_sights(parameters, sums=sums, clients=clients)
     server = Sight(
         "the server",
         "who was included; masked sums, which are random numbers to it",
@@ -282,12 +304,15 @@ def masked_sights(
 
 def masked_flow(facts: Mapping[str, Any], *, private: bool = True, released: str = RELEASED) -> Flow:
     """Return where data are and go where sums are masked; `private` says whether there is noise, `released` on what."""
-    in_pairs = pairwise(facts)
-    noise = " and with a share of noise" if private and in_pairs else ""
+    in_pairs, in_parts = pairwise(facts), threshold(facts)
+    noise = " and with a share of noise" if private and (in_pairs or in_parts) else ""
     result = released if private else "the exact centroids and sizes of the clusters"
     reader = (
         "to the server this vector is random numbers; added to those of the others it gives the sums over all sites"
         if in_pairs
+        else "to the server this vector is random numbers, of which clients open the sum over all that are in the "
+        "round, still under a mask that only clients know"
+        if in_parts
         else "to the server this vector is random numbers, and other clients never get it"
     )
     return Flow(
@@ -296,7 +321,7 @@ def masked_flow(facts: Mapping[str, Any], *, private: bool = True, released: str
         result=f"{result}: all clients"
         + ("; the server sees the sums that they follow from" if in_pairs else "; no message shows it to the server"),
         messages=MESSAGES,
-        server_noise=private and not in_pairs,
+        server_noise=private and not (in_pairs or in_parts),
     )
 
 

@@ -147,7 +147,14 @@ class Words:
     """What a protocol may say about a run to people, from public facts alone; `run.session.Adapter` adds the rest."""
 
     def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights | None:
-        """Return who sees what, without the network; `masking` is among the parameters. None: not stated."""
+        """Return who sees what, without the network; None: not stated.
+
+        Parameters
+        ----------
+        protocol : str
+        parameters : mapping
+            Those of the report, with `masking` and `roster` added.
+        """
         return None
 
     def about_ranges(self, protocol: str) -> str | None:
@@ -176,11 +183,11 @@ def who_sees(
     protocol : str
     parameters : mapping
         As in report.json, or the protocol's settings; missing ones have their defaults.
-    masking : {'common', 'pairwise'} or None
+    masking : {'common', 'pairwise', 'threshold'} or None
     authenticated : bool
         Whether the links use a roster.
     """
-    asked = {**parameters, "masking": masking}
+    asked = {**parameters, "masking": masking, "roster": authenticated}
     found = _ask(protocol, "who sees what", lambda words: words.who_sees(protocol, asked))
     if found is None:
         return None
