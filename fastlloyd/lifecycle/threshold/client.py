@@ -55,7 +55,7 @@ DrawPart = Callable[[int, Fraction, SecretRandom], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class GivenSet:
     """The one set of a round for which a client gives shares, as it is stored.
 
     Attributes
@@ -97,7 +97,7 @@ class Decision:
         )
 
 
-def read_decisions(stored: Mapping[int, bytes], clients: int) -> dict[int, Decision]:
+def read_decisions(stored: Mapping[int, bytes], clients: int) -> dict[int, GivenSet]:
     """Decode the decisions of an interrupted run.
 
     Raises
@@ -106,7 +106,7 @@ def read_decisions(stored: Mapping[int, bytes], clients: int) -> dict[int, Decis
         One is damaged: this party's own state is at fault.
     """
     try:
-        return {t: Decision.from_bytes(content, clients) for t, content in stored.items()}
+        return {t: GivenSet.from_bytes(content, clients) for t, content in stored.items()}
     except ValueError as error:
         raise ConfigError(
             f"--resume: the stored sets are damaged ({error}); start anew without --resume", reason=Reason.RESUME
@@ -123,7 +123,7 @@ class ClientOpening:
     secrets : ClientSecrets
     draw : callable
         Draws one part of a round's noise.
-    decisions : mapping from round to Decision, optional
+    decisions : mapping from round to GivenSet, optional
         Of an interrupted run.
     known : mapping from round to bytes of length 32, optional
         Of a resumed run: the histories of the rounds that clients have opened. Rounds before the last one are over.
@@ -136,7 +136,7 @@ class ClientOpening:
         secrets: ClientSecrets,
         draw: DrawPart,
         *,
-        decisions: Mapping[int, Decision] | None = None,
+        decisions: Mapping[int, GivenSet] | None = None,
         known: Mapping[int, bytes] | None = None,
     ) -> None:
         self._group = group
@@ -224,7 +224,7 @@ class ClientOpening:
         said: RoundSet = yield Receive(SERVER, RoundSet, t, count)
         self._check(t, history, said)
         everybody = said.included == self._group.everybody
-        decision = Decision(said.included, everybody, said.signature, wide(history))
+        decision = GivenSet(said.included, everybody, said.signature, wide(history))
         yield from self._decide(t, decision)
         if everybody:
             yield Send((SERVER,), QuickAnswer(self._secrets.quick(t)), t, step=1)
@@ -233,11 +233,11 @@ class ClientOpening:
         yield Send((SERVER,), vote, t, step=1)
         votes: SetVotes = yield Receive(SERVER, SetVotes, t, count)
         self._check_votes(t, history, said.included, votes)
-        yield from self._decide(t, Decision(said.included, True, said.signature, wide(history)))
+        yield from self._decide(t, GivenSet(said.included, True, said.signature, wide(history)))
         yield Send((SERVER,), self._answer(t, history, said.included, shape), t, step=2)
         return said.included
 
-    def _decide(self, t: int, decision: Decision) -> Party[None]:
+    def _decide(self, t: int, decision: GivenSet) -> Party[None]:
         """Store a decision; the first one of a round stays."""
         before = self._decisions.get(t)
         if before is not None and before.answered:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from fastlloyd.crypto.link.identity import SIGNATURE_BYTES
 from fastlloyd.errors import PeerError, Reason, SecurityError, name_some
-from fastlloyd.lifecycle.threshold.client import Decision
+from fastlloyd.lifecycle.threshold.client import GivenSet
 from fastlloyd.lifecycle.threshold.group import Group
 from fastlloyd.lifecycle.threshold.messages import (
     NOT_YET,
@@ -46,18 +46,18 @@ class Returned:
 
     Attributes
     ----------
-    decisions : mapping from round to Decision
+    decisions : mapping from round to GivenSet
         Its own, and the others' in the newest round.
     known : mapping from round to bytes of length 32
         The history of each round for which a client has given shares.
     """
 
-    decisions: dict[int, Decision]
+    decisions: dict[int, GivenSet]
     known: dict[int, bytes]
 
 
 def come_back(
-    group: Group, me: PartyId, decisions: Mapping[int, Decision], replies: int, secret: SecretRandom
+    group: Group, me: PartyId, decisions: Mapping[int, GivenSet], replies: int, secret: SecretRandom
 ) -> Party[Returned]:
     """State what this client has given shares for, and learn the same of the others; run by every client.
 
@@ -65,7 +65,7 @@ def come_back(
     ----------
     group : Group
     me : PartyId
-    decisions : mapping from round to Decision
+    decisions : mapping from round to GivenSet
         Stored.
     replies : int
         How many are stored.
@@ -108,7 +108,7 @@ def come_back(
             raise _two_sets(round_, own.included, state.included)
     if known and max(known) not in found:
         newest = sets[max(known)]
-        found[newest.round] = Decision(newest.included, False, newest.stated, newest.history)
+        found[newest.round] = GivenSet(newest.included, False, newest.stated, newest.history)
     return Returned(found, known)
 
 
@@ -153,7 +153,7 @@ def relay_states(group: Group, sets: Mapping[int, bytes], replies: int) -> Party
     yield Send(everybody, GivenStates(tuple(states[party] for party in everybody)), SETUP_ROUND)
 
 
-def _own_state(group: Group, decisions: Mapping[int, Decision], replies: int) -> GivenState:
+def _own_state(group: Group, decisions: Mapping[int, GivenSet], replies: int) -> GivenState:
     count = group.numbers.clients
     if not decisions:
         return GivenState(NOT_YET, (), bytes(KEY_BYTES), bytes(SIGNATURE_BYTES), replies, count)
