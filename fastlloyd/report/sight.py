@@ -143,7 +143,7 @@ class Sights:
     together: tuple[Sight, ...]
 
 
-class Words:
+class ProtocolWords:
     """What a protocol may say about a run to people, from public facts alone; `run.session.Adapter` adds the rest."""
 
     def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights | None:
@@ -205,10 +205,10 @@ def about_ranges(protocol: str) -> str | None:
     return _ask(protocol, "what its ranges are about", lambda words: words.about_ranges(protocol))
 
 
-def _ask(protocol: str, what: str, ask: Callable[[Words], T | None]) -> T | None:
+def _ask(protocol: str, what: str, ask: Callable[[ProtocolWords], T | None]) -> T | None:
     """Ask a protocol; None if it is not installed here, does not state it, or fails."""
     try:
-        return ask(read_protocol(protocol, Words))
+        return ask(read_protocol(protocol, ProtocolWords))
     except ConfigError:
         return None
     except Exception:  # a protocol of another distribution: a page without its words is better than none

@@ -25,7 +25,7 @@ from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.registry import read_protocol
 from fastlloyd.report import document
 from fastlloyd.report.outlook import PlanLine
-from fastlloyd.report.sight import Words
+from fastlloyd.report.sight import ProtocolWords
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.outcome import Claim, Cost, Foreseen, Outcome
@@ -226,7 +226,7 @@ class AgreedPlan(Protocol):
         """Return plain values."""
 
 
-class Adapter(Words, ABC):
+class Adapter(ProtocolWords, ABC):
     """What runs and commands ask of a protocol; `protocol.base` derives most of it."""
 
     @abstractmethod

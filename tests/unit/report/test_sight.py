@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fastlloyd.protocols.registry import PROTOCOLS
-from fastlloyd.report.sight import Sights, Words, about_ranges, who_sees
+from fastlloyd.report.sight import ProtocolWords, Sights, about_ranges, who_sees
 
 
 def sights(protocol, parameters=(), **known) -> Sights:
@@ -58,13 +58,13 @@ def test_a_protocol_of_another_distribution_has_no_words_here():
 def test_only_ranges_that_are_not_of_the_last_step_have_words_of_their_own(monkeypatch):
     assert [name for name in PROTOCOLS if about_ranges(name)] == ["fastlloyd-plus"]
     assert about_ranges("histogram") is None
-    ranges = type("Ranges", (Words,), {"about_ranges": lambda self, name: f"of {name}"})
+    ranges = type("Ranges", (ProtocolWords,), {"about_ranges": lambda self, name: f"of {name}"})
     monkeypatch.setattr("fastlloyd.report.sight.read_protocol", lambda *_: ranges())
     assert about_ranges("histogram") == "of histogram"
 
 
 def test_words_that_fail_are_left_out(monkeypatch, caplog):
-    class Failing(Words):
+    class Failing(ProtocolWords):
         def who_sees(self, protocol, parameters):
             raise KeyError("bins")
 
