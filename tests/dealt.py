@@ -14,6 +14,7 @@ from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.masking.threshold.opening import Board
 from fastlloyd.masking.threshold.parts import Parts
 from fastlloyd.masking.threshold.secrets import ClientSecrets
+from fastlloyd.masking.threshold.words import Words
 from fastlloyd.privacy.noise.discrete import discrete_gaussian
 from fastlloyd.randomness.secret import KeyedRandom
 from fastlloyd.wire.header import PartyId, clients
@@ -33,10 +34,11 @@ def fixed_random(text: str) -> KeyedRandom:
 
 @dataclass
 class Dealt:
-    """All clients after the set-up, and the server's board."""
+    """All clients after the set-up, with what they published, and the server's board."""
 
     numbers: Numbers
     secrets: dict[PartyId, ClientSecrets]
+    words: dict[PartyId, Words]
     board: Board
 
     def __getitem__(self, rank: int) -> ClientSecrets:
@@ -60,11 +62,8 @@ def deal(numbers: Numbers, rounds: int = 2, run: str = "run") -> Dealt:
         )
         for me in everybody
     }
-    return Dealt(
-        numbers,
-        {me: secrets for me, (secrets, _) in dealt.items()},
-        Board(numbers, {me: words for me, (_, words) in dealt.items()}),
-    )
+    words = {me: words for me, (_, words) in dealt.items()}
+    return Dealt(numbers, {me: secrets for me, (secrets, _) in dealt.items()}, words, Board(numbers, words))
 
 
 def draw_parts(

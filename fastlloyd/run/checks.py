@@ -3,8 +3,8 @@
 A party that resumes compares its ledger and its stored rounds before it sends anything. The order of writing decides
 what a crash at any moment can leave, and nothing else is accepted:
 
-1. The ledger holds round t before `uplink-t` or `reply-t` is stored (`run/machine.py` waits for the disk).
-2. Replies are stored in the order of rounds, and `uplink-t` after all replies before it.
+1. The ledger holds round t before `uplink-t`, `set-t` or `reply-t` is stored (`run/machine.py` waits for the disk).
+2. Replies are stored in the order of rounds, and `uplink-t` and `set-t` after all replies before them.
 3. The ledger goes no further than the first round without a reply. Only a client that has stored its uplink of that
    round may have written down the next one as well (`lifecycle/masked_sums.py`).
 
@@ -191,6 +191,7 @@ def check_stored(
     *,
     uplinks: Collection[int],
     replies: Collection[int],
+    sets: Collection[int] = (),
     data_digest: str = "",
     ahead: bool = False,
 ) -> None:
@@ -201,8 +202,8 @@ def check_stored(
     session : Session
     planned : sequence of Release
         All releases of the run.
-    uplinks, replies : collection of int
-        Rounds that are stored.
+    uplinks, replies, sets : collection of int
+        Rounds that are stored; sets with threshold masks only.
     data_digest : str
         As it stands in this party's entries.
     ahead : bool
@@ -226,6 +227,7 @@ def check_stored(
             whole=whole,
             uplinks=uplinks,
             replies=replies,
+            sets=sets,
             ahead=ahead,
         )
     if problem:
@@ -243,6 +245,7 @@ def _mismatch(
     whole: Collection[int],
     uplinks: Collection[int],
     replies: Collection[int],
+    sets: Collection[int] = (),
     ahead: bool,
 ) -> str:
     """Say what no crash can have left behind, or nothing.
@@ -251,7 +254,7 @@ def _mismatch(
     ----------
     released : rounds that release something
     written, whole : rounds of which any, or all, releases stand in the ledger
-    uplinks, replies : rounds stored in `run/`
+    uplinks, replies, sets : rounds stored in `run/`
     """
     open_round = len(replies)
     if sorted(replies) != list(range(open_round)):
@@ -259,7 +262,10 @@ def _mismatch(
     late = sorted(t for t in uplinks if t > open_round or t not in released)
     if late:
         return f"the folder run/ holds an uplink of round {late[0]}, but no reply of round {open_round}"
-    missing = sorted(t for t in {*uplinks, *replies} if t in released and t not in whole)
+    early = sorted(t for t in sets if t > open_round or t not in released)
+    if early:
+        return f"the folder run/ holds a set of round {early[0]}, but no reply of round {open_round}"
+    missing = sorted(t for t in {*uplinks, *replies, *sets} if t in released and t not in whole)
     if missing:
         return f"the folder run/ holds round {missing[0]}, but the ledger does not"
     last = open_round + (1 if ahead and open_round in uplinks else 0)
@@ -270,9 +276,13 @@ def _mismatch(
 
 
 def refuse_behind(
-    stored: Mapping[int, bytes], rounds_done: Mapping[PartyId, int], included: Callable[[int, bytes], Sequence[PartyId]]
+    stored: Mapping[int, bytes],
+    rounds_done: Mapping[PartyId, int],
+    included: Callable[[int, bytes], Sequence[PartyId]],
+    *,
+    harmless: int = 0,
 ) -> None:
-    """Refuse a resume in which a client has forgotten rounds that it was part of; run by the server.
+    """Refuse a resume in which clients have forgotten rounds that they were part of; run by the server.
 
     Parameters
     ----------
@@ -280,15 +290,21 @@ def refuse_behind(
     rounds_done : mapping from client to its number of stored replies
     included : callable
         From a round and its reply's bytes to the clients in its sum.
+    harmless : int
+        How many may have: with threshold masks, a client that was set back learns what the others have opened.
 
     Raises
     ------
     PeerError
-        Names the client: its state was restored from a copy.
+        Names a client: its state was restored from a copy.
     """
+    behind: set[PartyId] = set()
     for t in sorted(stored):
         for party in included(t, stored[t]):
             if rounds_done.get(party, 0) < t:
+                behind.add(party)
+                if len(behind) <= harmless:
+                    continue
                 stored_rounds = format_count(rounds_done.get(party, 0), "round")
                 raise PeerError(
                     f"{party} was part of round {t}, but has stored the replies of {stored_rounds} "

@@ -29,6 +29,7 @@ from fastlloyd.lifecycle.threshold.returning import come_back, relay_states
 from fastlloyd.lifecycle.threshold.server import ServerOpening
 from fastlloyd.lifecycle.threshold.setup import ThresholdSetup
 from fastlloyd.masking.pairwise import PairSecrets
+from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.masking.threshold.secrets import ClientSecrets
 from fastlloyd.party.declaration import MessageBounds
 from fastlloyd.party.effects import Afford, Allow, Expect, Keep, Load, Party, Publish, Recall, Save
@@ -98,13 +99,16 @@ def run_server(
     stored: Mapping[int, bytes] = yield Recall("reply")
     resumed = _stored_plan(session, kind)
     if resumed is not None:
-        check_stored(session, resumed.all_releases(), uplinks=(yield Recall("uplink")), replies=stored)
+        uplinks, sets = (yield Recall("uplink")), (yield Recall("set"))
+        check_stored(session, resumed.all_releases(), uplinks=uplinks, replies=stored, sets=sets)
     announced = yield from gather_announced(session.everybody)
     plan = resumed or make(announced)
     refuse_ahead(announced, len(stored), _most_finished(session, plan))
     yield Allow(bounds(plan))
     yield Expect(plan.all_releases())
-    refuse_behind(stored, announced.rounds_done, lambda t, body: included(plan, t, body))
+    numbers: Numbers | None = getattr(plan, "numbers", None)
+    restored = 0 if numbers is None else numbers.restored
+    refuse_behind(stored, announced.rounds_done, lambda t, body: included(plan, t, body), harmless=restored)
     yield from propose_plan(session.everybody, plan.to_json(), len(stored))
     relayed = yield from relay(plan)
     yield from await_ready(session.everybody)
@@ -379,10 +383,13 @@ def begin_client(
     yield from session.begin(data_digest)
     uplinks: Mapping[int, bytes] = yield Recall("uplink")
     replies: Mapping[int, bytes] = yield Recall("reply")
+    sets: Mapping[int, bytes] = yield Recall("set")
     refuse_other_data(session, data_digest)
     if (resumed := _stored_plan(session, kind)) is not None:
         planned = resumed.all_releases()
-        check_stored(session, planned, uplinks=uplinks, replies=replies, data_digest=data_digest, ahead=ahead)
+        check_stored(
+            session, planned, uplinks=uplinks, replies=replies, sets=sets, data_digest=data_digest, ahead=ahead
+        )
     proposal = yield from receive_plan(own.names, len(replies))
 
     def read(values: Mapping[str, Any]) -> P:
@@ -397,7 +404,6 @@ def begin_client(
     refuse_forgetful_server(len(replies), proposal.rounds_done)
     session.plan = plan
     yield Afford(plan.all_releases(), lifetime_delta(plan))
-    sets: Mapping[int, bytes] = yield Recall("set")
     stored = StoredRounds(uplinks, replies, proposal.rounds_done, sets=sets)
     return Begun(session, plan, stored, data_digest)
 

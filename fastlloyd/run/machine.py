@@ -122,7 +122,7 @@ class Host:
         if isinstance(effect, Afford):
             return self._afford(effect.releases, effect.delta)
         if isinstance(effect, Keep):
-            if self._state is not None and not self._resumed:
+            if self._state is not None and not self._resumed and not self._state.keeps_own:
                 build = build_numbers(self._config.protocol)
                 self._state.start({"run_id": self._run, **build, **effect.values})
             return None

@@ -6,7 +6,7 @@
     DIR/client-1/ledger.jsonl.head   how long the ledger was when it was last opened or closed, and its last link
     DIR/client-1/budget.json         the lifetime limit on epsilon and its delta, once a run had --budget
     DIR/client-1/unit.json           the column that names people, where the ledger counts them instead of rows
-    DIR/client-1/run/...             the run under way: public values, secrets, uplinks, replies (mode 0600)
+    DIR/client-1/run/...             the run under way: public values, secrets, uplinks, sets, replies (mode 0600)
 
 Stored uplinks and replies are sent again byte for byte on resume: a mask never covers two vectors, and no noise is
 drawn twice. The run's folder is removed once the run has ended well; the ledger stays.
@@ -40,7 +40,8 @@ from fastlloyd.wire.regular import read_regular_bytes
 
 _VALUES = "facts.json"
 _KEYS = {"run_id", "plan", "data", "protocol_version", "results_version"}
-_SECRETS = ("seed", "pairs")
+_SECRETS = ("seed", "pairs", "threshold")
+_SETUP = ("group", "words")
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
 _ROUND = re.compile(r"0|[1-9][0-9]{0,8}")
 _MOST_LABEL_BYTES = 1024
@@ -260,14 +261,14 @@ class StateDir:
 
     def _files(self) -> Iterator[Path]:
         """Yield the files of the interrupted run; a file that a crash left half-written is not one of them."""
-        known = (_VALUES, *_SECRETS)
+        known = (_VALUES, *_SECRETS, *_SETUP)
         try:
             paths = sorted(self._run.iterdir())
         except OSError as error:
             raise problem(f"--state-dir: {self._run} cannot be read ({error.strerror}); check rights") from error
         for path in paths:
             kind, _, number = path.name.partition("-")
-            if path.name in known or (kind in ("uplink", "reply") and _ROUND.fullmatch(number)):
+            if path.name in known or (kind in ("uplink", "reply", "set") and _ROUND.fullmatch(number)):
                 yield path
 
     def _read(self, name: str) -> tuple[_Label, bytes]:

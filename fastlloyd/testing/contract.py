@@ -103,20 +103,20 @@ class ProtocolContract:
         compare(over_mpi(self.config, self.clients, tmp_path), run_alone(self.config, self.clients), exact=self.exact)
         assert "verified: " in command(tmp_path, "report", "result", "--verify")
 
-    def test_with_pairwise_masks_it_is_the_same(self, tmp_path: Path) -> None:
-        """The clients add the noise in shares."""
-        if not isinstance(self.protocol, Masked):
-            pytest.skip("no protocol of noisy masked sums")
-        config = replace(self.config, masking="pairwise")
+    @pytest.mark.parametrize("masking", ["pairwise", "threshold"])
+    def test_with_other_masks_it_is_the_same(self, masking: str, tmp_path: Path) -> None:
+        """The clients add the noise, in shares or in parts."""
+        config = self._masked(masking)
         compare(over_tcp(config, self.clients, tmp_path), run_alone(config, self.clients), exact=self.exact)
-        assert self.foreseen(config).masking == "pairwise"
+        assert self.foreseen(config).masking == masking
 
     @pytest.mark.process
-    def test_without_a_client_the_others_go_on(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("masking", ["common", "threshold"])
+    def test_without_a_client_the_others_go_on(self, masking: str, tmp_path: Path) -> None:
         """A client that dies is left out of later rounds, if so many clients are not needed."""
         if self.clients < 3 or not self._several_rounds:
             pytest.skip("no client can be lost")
-        config = replace(self.config, min_clients=self.clients - 1)
+        config = replace(self._masked(masking), min_clients=self.clients - 1)
         try:
             self.protocol.gather(config, self.clients)
         except ConfigError as error:
@@ -130,17 +130,21 @@ class ProtocolContract:
         assert included[-1]["clients_included"] == list(range(1, self.clients))
 
     @pytest.mark.process
-    def test_a_killed_run_goes_on_and_releases_nothing_twice(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("masking", ["common", "threshold"])
+    def test_a_killed_run_goes_on_and_releases_nothing_twice(self, masking: str, tmp_path: Path) -> None:
         """After a kill all resume: every planned release stands once in each client's ledger."""
         if not find(self.config.protocol).resumes or not self._several_rounds:
             pytest.skip("no run to resume")
-        with Sites(tmp_path, self.config, self.clients, "--deadline", "5", "--delay", "0.1") as sites:
+        config = self._masked(masking)
+        if masking == "threshold":
+            config = replace(config, min_clients=self.clients)
+        with Sites(tmp_path, config, self.clients, "--deadline", "5", "--delay", "0.1") as sites:
             sites.until((sites.run_folder(1) / "reply-1").exists)
             sites.kill(2)
             assert 0 not in sites.finish()
-        with Sites(tmp_path, self.config, self.clients, "--resume") as sites:
+        with Sites(tmp_path, config, self.clients, "--resume") as sites:
             assert set(sites.finish()) == {0}, sites.said
-        planned = Counter((release.round, release.name) for release in self.foreseen().releases)
+        planned = Counter((release.round, release.name) for release in self.foreseen(config).releases)
         for rank in range(1, self.clients + 1):
             lines = (sites.run_folder(rank).parent / "ledger.jsonl").read_text().splitlines()
             entries = [json.loads(line) for line in lines]
@@ -171,7 +175,7 @@ class ProtocolContract:
         assert "comes from another package" not in written_ and "does not say them beforehand" not in written_
         assert f"epsilon {self.config.epsilon:g}" in written_ or not self.foreseen().claim.private
 
-    @pytest.mark.parametrize("masking", ["common", "pairwise"])
+    @pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])
     def test_the_noise_that_is_added_is_the_plan_s(self, masking: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """What the clients receive less what they added has the planned standard deviation (false alarms: `_FAR`)."""
         kind, exact, noisy = type(self.masked_sums), [], []
@@ -217,6 +221,12 @@ class ProtocolContract:
             for part in plan.parts:
                 moved = float(np.linalg.norm(np.ravel(whole[part.name] - other[part.name])))
                 assert moved <= part.sensitivity * (1 + 1e-12), part.name
+
+    def _masked(self, masking: str) -> RunConfig:
+        """Return the run with these masks; without a protocol that has them the test is left out."""
+        if masking != "common" and not isinstance(self.protocol, Masked):
+            pytest.skip("no protocol of noisy masked sums")
+        return self.config if masking == "common" else replace(self.config, masking=masking)
 
     @property
     def _several_rounds(self) -> bool:

@@ -101,7 +101,7 @@ def in_shares(scene: Scene) -> Scene:
 
 def shares(plan: Plan) -> Callable[[], Noise]:
     """Each client's shares as in a run."""
-    return lambda: lambda t: draw_share(plan, t, SecretRandom())
+    return lambda: lambda t: draw_share(plan, t, plan.share, SecretRandom())
 
 
 def with_noise_times(plan: Plan, sums: float, counts: float) -> Plan:

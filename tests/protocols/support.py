@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto.link.identity import Credentials
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.lifecycle.masked_sums import server
 from fastlloyd.lifecycle.rounds import StoredRounds
+from fastlloyd.lifecycle.threshold.client import ClientOpening, DrawPart, ThresholdMasks
+from fastlloyd.lifecycle.threshold.group import Group
+from fastlloyd.lifecycle.threshold.server import ServerOpening
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
@@ -32,6 +36,7 @@ from fastlloyd.protocols.fastlloyd.settings import PublicParameters
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
+from tests.dealt import deal, fixed
 
 RUN_ID = bytes(range(16))
 
@@ -96,6 +101,34 @@ def pairwise_masks(pairs: Mapping[PartyId, PairSecrets]) -> dict[PartyId, Pairwi
     return {me: PairwiseMasks(own, Ring(32), 1, RUN_ID) for me, own in pairs.items()}
 
 
+def group_of(plan: Any) -> Group:
+    """What the statements of a run with dealt secrets are about; nothing is signed."""
+    return Group(plan.numbers, RUN_ID, fixed("context"), fixed("keys"), Credentials())
+
+
+def opened_masks(
+    plan: Any, draw: Callable[[PartyId], DrawPart], *, run: str = "run", seed: bytes | None = None
+) -> tuple[dict[PartyId, Masks], ServerOpening]:
+    """Threshold masks from fixed keys over common ones, and what opens them at the server.
+
+    Parameters
+    ----------
+    plan : Plan
+        With `numbers`, `rounds` and `ring_bits`.
+    draw : callable
+        From a client to what draws one part of its noise of a round.
+    run : str
+        Another run has other keys.
+    seed : bytes, optional
+    """
+    dealt, group = deal(plan.numbers, len(plan.rounds), run), group_of(plan)
+    common = MaskGenerator(seed or fixed(f"{run}: seed"), Ring(plan.ring_bits), 1, RUN_ID)
+    masks: dict[PartyId, Masks] = {
+        me: ThresholdMasks(common, ClientOpening(group, me, own, draw(me))) for me, own in dealt.secrets.items()
+    }
+    return masks, ServerOpening(group, dealt.words)
+
+
 def no_noise(plan: Plan) -> Callable[[int], NDArray[np.int64]]:
     return lambda t: np.zeros(plan.elements(t), dtype=np.int64)
 
@@ -112,6 +145,7 @@ def run(
     stored: Mapping[PartyId, StoredRounds] | None = None,
     replies: Mapping[int, bytes] | None = None,
     tap: Tap | None = None,
+    opening: ServerOpening | None = None,
 ) -> Run:
     """Run the rounds of FastLloyd, or of a relative, on a split of the points, without set-up and closing exchange.
 
@@ -137,6 +171,8 @@ def run(
         What the server kept.
     tap : callable, optional
         As in `Simulation`.
+    opening : ServerOpening, optional
+        With threshold masks, from `opened_masks`.
     """
     everybody, stored, secret = clients(plan.clients), stored or {}, SecretRandom()
     shared = plan.masking == "pairwise"
@@ -144,7 +180,7 @@ def run(
         masks = pairwise_masks(fresh_pairs(plan.clients)) if shared else common_masks(plan.clients)
     if share is None:
         drawn = {me: SecretRandom() for me in everybody}
-        share = lambda me, t: draw_share(plan, t, drawn[me])  # noqa: E731
+        share = lambda me, t: draw_share(plan, t, plan.share, drawn[me])  # noqa: E731
     if parts is None:
         parts = np.array_split(np.arange(len(points)), plan.clients)
     parties: dict[PartyId, Party[Any]] = {
@@ -161,7 +197,7 @@ def run(
     }
     done = {me: len(own.replies) for me, own in stored.items()}
     fixed = StoredRounds(replies=replies or {}, clients_done=done)
-    parties[SERVER] = server(plan, noise or (lambda t: draw_noise(plan, t, secret)), stored=fixed)
+    parties[SERVER] = server(plan, noise or (lambda t: draw_noise(plan, t, secret)), stored=fixed, opening=opening)
     simulation = Simulation(parties, tap)
     return Run(simulation, simulation.run())
 

@@ -45,7 +45,7 @@ def test_parties_equal_the_reference_bit_by_bit_with_the_same_shares(protocol, s
     points = blobs(300, 4, 3, seed=m)
     plan = pairwise(points, 4, protocol=protocol, settings=settings, clients=m, ring_bits=bits, rounds=4)
     secret = SecretRandom()
-    shares = {(me, t): draw_share(plan, t, secret) for me in clients(m) for t in range(4)}
+    shares = {(me, t): draw_share(plan, t, plan.share, secret) for me in clients(m) for t in range(4)}
     got = run(points, plan, share=lambda me, t: shares[me, t]).first.centers
     expected = reference(points, plan, lambda t: sum(shares[me, t] for me in clients(m)))
     assert (got.grid == expected.grid).all()
@@ -107,8 +107,8 @@ def test_the_server_adds_no_noise_and_the_clients_of_common_masks_no_share() -> 
     points = blobs(90, 3, 2)
     plan, secret = pairwise(points, 3), SecretRandom()
     assert not draw_noise(plan, 0, secret).any()
-    assert draw_share(plan, 0, secret).any()
-    assert not draw_share(plan_for(points, 3), 0, secret).any()
+    assert draw_share(plan, 0, plan.share, secret).any()
+    assert not draw_share(plan_for(points, 3), 0, plan.share, secret).any()
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -138,7 +138,7 @@ def test_a_client_s_uplink_is_uniform(bits: int) -> None:
 def test_the_shares_that_count_have_the_planned_noise(protocol: str) -> None:
     points = blobs(200, 2, 2)
     plan, secret = pairwise(points, 2, clients=4, known_shares=2, protocol=protocol, rounds=2), SecretRandom()
-    draws = np.stack([sum(draw_share(plan, 1, secret) for _ in range(2)) for _ in range(2000)])
+    draws = np.stack([sum(draw_share(plan, 1, plan.share, secret) for _ in range(2)) for _ in range(2000)])
     sums, counts = draws[:, :4].ravel(), draws[:, 4:].ravel()
     shape = "laplace" if protocol == "sulloyd" else "norm"
     for sample, release in ((sums, plan.releases(1)[0]), (counts, plan.releases(1)[1])):
@@ -324,8 +324,8 @@ def test_a_client_refuses_shares_that_are_too_small() -> None:
         ({"clients": 3, "min_clients": 2}, "--min-clients 2 does not go with --masking pairwise"),
         ({"clients": 3, "known_shares": 3}, "at least one unknown share"),
         ({"clients": 3, "known_shares": 0}, "at least one unknown share"),
-        ({"masking": "common", "known_shares": 2}, "add --masking pairwise"),
-        ({"masking": "double"}, "expected 'common' or 'pairwise'"),
+        ({"masking": "common", "known_shares": 2}, "add --masking threshold"),
+        ({"masking": "double"}, "expected 'common', 'pairwise' or 'threshold'"),
     ],
 )
 def test_what_pairwise_masks_cannot_do_is_refused_with_a_mend(changes, text: str) -> None:

@@ -147,7 +147,7 @@ def fastlloyd(masking: str, protocol: str) -> tuple[MakeParty, Any]:
         if party.is_server:
             return fastlloyd_server(plan, lambda t: draw_noise(plan, t, secret), stored=stored)
         own = quantise(parts[party.rank - 1], plan.fraction_bits)
-        share = (lambda t: draw_share(plan, t, secret)) if masking == "pairwise" else None
+        share = (lambda t: draw_share(plan, t, plan.share, secret)) if masking == "pairwise" else None
         return fastlloyd_client(party, own, plan, masks[party], share=share, stored=stored)
 
     return make, plan

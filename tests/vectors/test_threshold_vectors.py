@@ -52,7 +52,7 @@ def dealt() -> Dealt:
         assert published[me].to_bytes().hex() == CASE["words"][str(me.rank)]
         assert published[me].digest().hex() == CASE["digests"][str(me.rank)]
     words = {me: Words.from_bytes(NUMBERS, CASE["rounds"], me, one.to_bytes()) for me, one in published.items()}
-    return Dealt(NUMBERS, held, Board(NUMBERS, words))
+    return Dealt(NUMBERS, held, words, Board(NUMBERS, words))
 
 
 def test_numbers_and_parts() -> None:
