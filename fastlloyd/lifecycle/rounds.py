@@ -336,6 +336,7 @@ class ServerRounds:
         self._at_least = at_least
         self._stored = stored or StoredRounds()
         self._opening = opening
+        self._opened_again = -1  # the round whose set an earlier session has stated
         self._history = NO_HISTORY
         self.late: frozenset[PartyId] = frozenset()
 
@@ -387,7 +388,7 @@ class ServerRounds:
             sent = opening.covered(shape)
             stated = opening.stated(t, self._history, shape)
             if stated is not None:
-                self.late = frozenset()
+                self._opened_again = t
                 total = shape.ring.from_bytes(stated.total, sent.elements)
                 return (yield from opening.open(t, self._history, shape, total, stated.included)), stated.included
         uplinks = yield from self._gather(t, MessageFormat(up.type, sent), adds=True)  # Figure 1: Enc_i(v_i)
@@ -461,7 +462,8 @@ class ServerRounds:
         yield Save(f"reply-{t}", reply.body())
         yield Send(self._everybody, reply, t)  # Figure 1: Enc(v + gamma)
         yield Attest(SERVER, reply, t)
-        self.late = frozenset(self._everybody) - frozenset(among)
+        # Whoever was lost in an earlier session is back in this one.
+        self.late = frozenset() if t == self._opened_again else frozenset(self._everybody) - frozenset(among)
         yield Publish("round", {"round": t, "rounds": self._rounds, "clients": len(among), **(values or {})})
         yield from self._ahead.prepare(t + 1)  # while the clients compute
         self._continue(reply)
