@@ -242,7 +242,7 @@ class MaskAgreement:
         group = setup.group(keys or b"")
         decisions = read_decisions(stored.sets, setup.numbers.clients)
         back = yield from come_back(group, me, decisions, len(stored.replies), SecretRandom())
-        return ClientOpening(group, me, secrets, draw, decisions=back.decisions, known=back.known)
+        return ClientOpening(back.group, me, secrets, draw, decisions=back.decisions, known=back.known)
 
     def _stored(self, name: str) -> Party[bytes | None]:
         """Return what the interrupted run stored; None for a new run."""
@@ -298,7 +298,7 @@ def relay_threshold(session: Session, plan: Any) -> Party[ServerOpening]:
         raise _damaged(str(error)) from error
     sets: Mapping[int, bytes] = yield Recall("set")
     replies: Mapping[int, bytes] = yield Recall("reply")
-    yield from relay_states(group, sets, len(replies))
+    group = yield from relay_states(group, sets, len(replies))
     return ServerOpening(group, words, sets)
 
 

@@ -5,12 +5,12 @@
     client                                            server
       vector | box                          ------>
       check, Save set-t   <------  RoundSet of everybody, signed      all vectors are there
-      QuickAnswer                           ------>
+      QuickAnswer                           ------>                   not in a resumed run
     or
       check, Save set-t   <------  RoundSet, signed                   some are not, at the deadline
       SetVote                               ------>
       check, Save set-t   <------  SetVotes of T clients or more
-      SetAnswer                             ------>
+      SetAnswer                             ------>                   QuickAnswer, if everybody is in the set
 
 For each round a client votes or answers for one set, once and for ever: what it decides is on its disk before a message
 leaves, and a second set is refused in any message. After the reply of a round all secrets of the round are deleted.
@@ -223,10 +223,9 @@ class ClientOpening:
         count = self._group.numbers.clients
         said: RoundSet = yield Receive(SERVER, RoundSet, t, count)
         self._check(t, history, said)
-        everybody = said.included == self._group.everybody
-        decision = GivenSet(said.included, everybody, said.signature, wide(history))
-        yield from self._decide(t, decision)
-        if everybody:
+        at_once = self._group.opens_at_once(said.included)
+        yield from self._decide(t, GivenSet(said.included, at_once, said.signature, wide(history)))
+        if at_once:
             yield Send((SERVER,), QuickAnswer(self._secrets.quick(t)), t, step=1)
             return said.included
         vote = SetVote(self._group.vote(t, history, said.included))
@@ -234,7 +233,10 @@ class ClientOpening:
         votes: SetVotes = yield Receive(SERVER, SetVotes, t, count)
         self._check_votes(t, history, said.included, votes)
         yield from self._decide(t, GivenSet(said.included, True, said.signature, wide(history)))
-        yield Send((SERVER,), self._answer(t, history, said.included, shape), t, step=2)
+        if said.included == self._group.everybody:
+            yield Send((SERVER,), QuickAnswer(self._secrets.quick(t)), t, step=2)
+        else:
+            yield Send((SERVER,), self._answer(t, history, said.included, shape), t, step=2)
         return said.included
 
     def _decide(self, t: int, decision: GivenSet) -> Party[None]:

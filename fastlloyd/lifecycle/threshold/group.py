@@ -45,6 +45,9 @@ class Group:
         SHA-256 of all clients' keys of this run, in the order of ranks.
     credentials : Credentials
         What this party signs with, and the others' certificates.
+    returned : bytes
+        Digest of the random bytes with which all clients came back to an interrupted run; empty before that. Votes are
+        about it: a client that was set back may have voted before.
     """
 
     numbers: Numbers
@@ -52,6 +55,7 @@ class Group:
     context: bytes
     keys: bytes
     credentials: Credentials = field(repr=False)
+    returned: bytes = b""
 
     @cached_property
     def digest(self) -> bytes:
@@ -104,14 +108,25 @@ class Group:
 
     def vote(self, round_: int, history: bytes, included: tuple[PartyId, ...]) -> bytes:
         """Return this client's vote for a set, 64 bytes."""
-        return self.credentials.sign(self.about_set(round_, history, included), domains.THRESHOLD_VOTE)
+        return self.credentials.sign(self._about_vote(round_, history, included), domains.THRESHOLD_VOTE)
 
     def has_voted(
         self, party: PartyId, round_: int, history: bytes, included: tuple[PartyId, ...], signature: bytes
     ) -> bool:
         """Whether a client has voted for this set."""
-        statement = self.about_set(round_, history, included)
+        statement = self._about_vote(round_, history, included)
         return self.credentials.signed(party, statement, signature, domains.THRESHOLD_VOTE)
+
+    def _about_vote(self, round_: int, history: bytes, included: tuple[PartyId, ...]) -> bytes:
+        return self.about_set(round_, history, included) + wide(self.returned)
+
+    def opens_at_once(self, included: tuple[PartyId, ...]) -> bool:
+        """Whether this set is opened without votes: that of everybody, in a run that was not interrupted.
+
+        A client that was set back does not know what it has answered at once, and if no other had answered yet, none
+        can say so. What T clients have voted for, another one knows.
+        """
+        return included == self.everybody and not self.returned
 
 
 def wide(history: bytes) -> bytes:

@@ -12,6 +12,9 @@ A client whose state was restored from an older copy learns here for which round
 which set: it treats the rounds before as over, and that set as its own decision. Old statements do not pass, since they
 do not have this client's nonce.
 
+From then on votes are about all nonces, and the set of everybody needs votes too: a client that was set back may have
+answered at once, or voted, before any other did.
+
 Source: docs/protocol.md, "Threshold masks: coming back"; docs/privacy.md, "Threshold masks".
 """
 
@@ -50,10 +53,13 @@ class Returned:
         Its own, and the others' in the newest round.
     known : mapping from round to bytes of length 32
         The history of each round for which a client has given shares.
+    group : Group
+        Whose votes are about this return.
     """
 
     decisions: dict[int, GivenSet]
     known: dict[int, bytes]
+    group: Group
 
 
 def come_back(
@@ -83,7 +89,7 @@ def come_back(
     if nonces.pieces[me.rank - 1].nonce != nonce:
         raise _lie("passed on other random bytes than this client sent")
     content = nonces.body()
-    yield Send((SERVER,), _sign(group, _own_state(group, decisions, replies), content), SETUP_ROUND)
+    yield Send((SERVER,), sign_state(group, _own_state(group, decisions, replies), content), SETUP_ROUND)
     said: GivenStates = yield Receive(SERVER, GivenStates, SETUP_ROUND, count)
     found = dict(decisions)
     known: dict[int, bytes] = {}
@@ -109,11 +115,11 @@ def come_back(
     if known and max(known) not in found:
         newest = sets[max(known)]
         found[newest.round] = GivenSet(newest.included, False, newest.stated, newest.history)
-    return Returned(found, known)
+    return Returned(found, known, _returned(group, nonces))
 
 
-def relay_states(group: Group, sets: Mapping[int, bytes], replies: int) -> Party[None]:
-    """Pass on nonces and states; run by the server.
+def relay_states(group: Group, sets: Mapping[int, bytes], replies: int) -> Party[Group]:
+    """Pass on nonces and states; run by the server. Gives the group whose votes are about this return.
 
     Parameters
     ----------
@@ -151,6 +157,11 @@ def relay_states(group: Group, sets: Mapping[int, bytes], replies: int) -> Party
                 reason=Reason.RESUME,
             )
     yield Send(everybody, GivenStates(tuple(states[party] for party in everybody)), SETUP_ROUND)
+    return _returned(group, passed)
+
+
+def _returned(group: Group, nonces: ReturnNonces) -> Group:
+    return replace(group, returned=hashlib.sha256(nonces.body()).digest())
 
 
 def _own_state(group: Group, decisions: Mapping[int, GivenSet], replies: int) -> GivenState:
@@ -166,7 +177,8 @@ def _about(group: Group, state: GivenState, nonces: bytes) -> bytes:
     return group.run_id + group.digest + hashlib.sha256(nonces).digest() + state.statement
 
 
-def _sign(group: Group, state: GivenState, nonces: bytes) -> GivenState:
+def sign_state(group: Group, state: GivenState, nonces: bytes) -> GivenState:
+    """Return a client's state, signed over the nonces of all clients, 32 M bytes."""
     signature = group.credentials.sign(_about(group, state, nonces), domains.THRESHOLD_STATE)
     return replace(state, signature=signature)
 

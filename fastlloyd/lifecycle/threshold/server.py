@@ -161,22 +161,42 @@ class ServerOpening:
         signature = self._group.state_set(t, history, included)
         yield Send(self._group.everybody, RoundSet(wide(history), included, count, signature), t)
         vector = total[: shape.elements]
+        at_once = self._group.opens_at_once(included)
+        if not at_once:
+            yield from self._pass_votes(t, history, included)
         if included == self._group.everybody:
-            return (yield from self._open_all(t, history, shape, vector, total[shape.elements :]))
+            return (yield from self._open_all(t, history, shape, total, step=1 if at_once else 2))
         return (yield from self._open_set(t, history, shape, vector, included))
+
+    def _pass_votes(self, t: int, history: bytes, included: tuple[PartyId, ...]) -> Party[None]:
+        """Collect the votes for the set, and pass them on to all clients."""
+        numbers, everybody = self._group.numbers, self._group.everybody
+        votes: Mapping[PartyId, SetVote] = yield Gather(
+            everybody, SetVote, t, numbers.threshold, None, step=1, patience_s=0.0
+        )
+        for party, vote in votes.items():
+            if not self._group.has_voted(party, t, history, included, vote.signature):
+                raise PeerError(
+                    f"{party} sent a vote in round {t} that is not its signature on the stated set; compare its "
+                    "version and roster",
+                    rank=party.rank,
+                )
+        given = {party: vote.signature for party, vote in votes.items()}
+        yield Send(everybody, SetVotes(given, numbers.clients), t)
 
     def _open_all(
         self,
         t: int,
         history: bytes,
         shape: RingFormat,
-        vector: RingArray,
-        box: RingArray,
+        total: RingArray,
+        *,
+        step: int,
     ) -> Party[RingArray]:
         """Open a round in which everybody is in the sum."""
-        numbers = self._group.numbers
+        numbers, vector, box = self._group.numbers, total[: shape.elements], total[shape.elements :]
         answers: Mapping[PartyId, QuickAnswer] = yield Gather(
-            self._group.everybody, QuickAnswer, t, numbers.threshold, numbers.clients, step=1, patience_s=0.0
+            self._group.everybody, QuickAnswer, t, numbers.threshold, numbers.clients, step=step, patience_s=0.0
         )
         given = {party: answer.shares for party, answer in answers.items()}
         masks, boxes = self._board.quick_masks(t, given, history, ring=shape.ring, elements=shape.elements)
@@ -194,18 +214,6 @@ class ServerOpening:
     ) -> Party[RingArray]:
         """Open a round in which some are not in the sum."""
         numbers, everybody = self._group.numbers, self._group.everybody
-        votes: Mapping[PartyId, SetVote] = yield Gather(
-            everybody, SetVote, t, numbers.threshold, None, step=1, patience_s=0.0
-        )
-        for party, vote in votes.items():
-            if not self._group.has_voted(party, t, history, included, vote.signature):
-                raise PeerError(
-                    f"{party} sent a vote in round {t} that is not its signature on the stated set; compare its "
-                    "version and roster",
-                    rank=party.rank,
-                )
-        given_votes = {party: vote.signature for party, vote in votes.items()}
-        yield Send(everybody, SetVotes(given_votes, numbers.clients), t)
         size = shape.elements * shape.ring.element_bytes
         answers: Mapping[PartyId, SetAnswer] = yield Gather(
             everybody,
