@@ -68,6 +68,10 @@ class _Rounds(Protocol):
     def rounds(self) -> Sized:
         """One entry for each round."""
 
+    @property
+    def ring_bits(self) -> int:
+        """The width of a ring element."""
+
     def elements(self, t: int) -> int:
         """Return the ring elements of a message in round t."""
 
@@ -82,6 +86,10 @@ class RoundsPlan(PlainPlan):
     """A plan of rounds, of which a subclass states the numbers and the releases of each."""
 
     __slots__ = ()
+
+    def ring_of(self: _Rounds, t: int) -> int:
+        """Return the width in bits of a ring element of round t."""
+        return self.ring_bits
 
     def rounds_ahead(self: _Rounds, t: int) -> range:
         """Return the rounds from t on whose noise and masks are prepared ahead: bounded in memory."""

@@ -13,7 +13,6 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -42,7 +41,7 @@ from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.sight import NOISE, NOTHING, OWN_LABELS, RELEASED, Flow, Sight, Sights, see_shares
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import Begun, HorizontalPlan, MaskAgreement, relay_threshold
-from fastlloyd.run.inputs import fill_public
+from fastlloyd.run.inputs import fill_public, settle_clients
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId
 
@@ -124,20 +123,8 @@ class Masked(Horizontal[S]):
 
     def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> Any:
         """Return the public parameters of a run."""
-        least, colluding, delta = config.min_clients, config.colluding or 0, self.delta(config, n_total)
-        if config.masking == "threshold":
-            settled = Numbers.settle(clients, lying=config.colluding, known=config.known_shares, threshold=least)
-            least, colluding = settled.threshold, settled.lying
-        return fill_public(
-            self.public_type,
-            config,
-            clients=clients,
-            min_clients=clients if least is None else least,
-            colluding=colluding,
-            k=k,
-            n_total=n_total,
-            delta=delta,
-        )
+        terms, delta = settle_clients(config, clients), self.delta(config, n_total)
+        return fill_public(self.public_type, config, clients=clients, k=k, n_total=n_total, delta=delta, **terms)
 
     def links_clients(self, config: RunConfig) -> bool:
         """Say whether clients need links to each other: with a common seed they agree through the server."""
@@ -162,7 +149,11 @@ class Masked(Horizontal[S]):
     def agree(self, session: Session, begun: Begun[S]) -> Party[tuple[Any, bytes | None]]:
         """Agree with the other clients on masks, and on a common seed where the server does not see the sums."""
         plan = begun.plan
-        return make_masks(begun.agreement(self.shared_start(plan)), plan, partial(self.share, plan), begun.stored)
+
+        def draw(t: int, elements: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
+            return self.share(plan, t, share, secret)
+
+        return make_masks(begun.agreement(self.shared_start(plan)), plan, draw, begun.stored)
 
     def relay(self, session: Session, plan: S) -> Party[ServerOpening | None]:
         """Relay what the clients agree on; with threshold masks, return what opens their sums."""

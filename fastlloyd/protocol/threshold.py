@@ -125,9 +125,6 @@ def threshold_sights(parameters: Mapping[str, Any], *, sums: str, clients: Sight
         What each client sees; its protection says whether there is noise.
     """
     private = clients.protection == NOISE
-    t, c = parameters.get("known_shares") or 1, parameters.get("colluding") or 0
-    threshold = parameters.get("min_clients") or "T"
-    shield, bare = (NOISE, "less noise than promised: one client's share of it") if private else (NOTHING, NOTHING)
     server = Sight(
         "the server",
         "who was included; masked sums, which are random numbers to it",
@@ -135,6 +132,24 @@ def threshold_sights(parameters: Mapping[str, Any], *, sums: str, clients: Sight
         if private
         else "the masks, as long as no client's masks or results reach it",
     )
+    return Sights((server, clients), see_opened(parameters, sums, private=private))
+
+
+def see_opened(parameters: Mapping[str, Any], sums: str, *, private: bool) -> tuple[Sight, ...]:
+    """Return what some see together with threshold masks.
+
+    Parameters
+    ----------
+    parameters : mapping
+        As for `threshold_sights`.
+    sums : str
+        What a client, or the server with one, sees of the sums.
+    private : bool
+        Whether there is noise.
+    """
+    t, c = parameters.get("known_shares") or 1, parameters.get("colluding") or 0
+    threshold = parameters.get("min_clients") or "T"
+    shield, bare = (NOISE, "less noise than promised: one client's share of it") if private else (NOTHING, NOTHING)
     single = f"each client's {'' if private else 'exact '}sums of a round"
     follows = Sight(f"the server, while it follows the protocol, and {_with(t)}", sums, shield)
     lying: tuple[Sight, ...]
@@ -164,4 +179,4 @@ def threshold_sights(parameters: Mapping[str, Any], *, sums: str, clients: Sight
         if private
         else Sight(f"the server and {threshold} of the clients", single, NOTHING)
     )
-    return Sights((server, clients), (follows, *lying, several))
+    return (follows, *lying, several)

@@ -21,6 +21,7 @@ from fastlloyd.data.categories import Categories
 from fastlloyd.data.dataset import Dataset, split_rows
 from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.errors import ConfigError
+from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, public_part
 from fastlloyd.version import __version__
@@ -168,6 +169,27 @@ def fill_public(kind: type[T], config: RunConfig, **settled: Any) -> T:
     chosen = {entry.name: getattr(config, entry.name) for entry in fields(config) if entry.name in names}
     own = {"settings": config.own_settings} if "settings" in names else {}
     return kind(**{**chosen, **own, **settled})
+
+
+def settle_clients(config: RunConfig, clients: int) -> dict[str, int]:
+    """Return how many clients a round needs and how many may collude with a lying server, as fields of a plan.
+
+    Parameters
+    ----------
+    config : RunConfig
+    clients : int
+
+    Raises
+    ------
+    ConfigError
+        The numbers of threshold masks do not fit each other.
+    """
+    least, colluding = config.min_clients, config.colluding or 0
+    if config.masking == "threshold":
+        known = config.known_shares
+        settled = Numbers.settle(clients, lying=config.colluding, known=known, threshold=least)
+        least, colluding = settled.threshold, settled.lying
+    return {"min_clients": clients if least is None else least, "colluding": colluding}
 
 
 # (config, clients, n_total, k) to the protocol's public parameters, checked.

@@ -112,6 +112,7 @@ def by_feddp(
         protocol="feddp",
         known_shares=1,
         clients=3,
+        min_clients=3,
         k=most,
         choose_k=True,
         n_total=len(points),

@@ -115,6 +115,7 @@ def cluster_by(
         choose_k=False,
         known_shares=1,
         clients=3,
+        min_clients=3,
         k=k,
         n_total=n - held,
         epsilon=epsilon,

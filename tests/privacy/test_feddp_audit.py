@@ -71,7 +71,7 @@ def _score(
             with_it, known = (own.projected_step(projection, xi) for own in owners)
         moved = with_it - known
         seen = present * moved + share(noise, t, plan.k, secret)
-        gaussian = noisy_elements(plan, t, plan.k)[0]
+        gaussian = noisy_elements(plan, t, plan.elements(t))[0]
         for place, part in ((0, slice(0, gaussian)), (1, slice(gaussian, None))):
             rest, canary = seen[part].astype(float), moved[part].astype(float)
             if place == 0 and gaussian:
@@ -131,7 +131,7 @@ def test_shares_of_the_right_size_that_are_one_draw_are_caught() -> None:
 
     def copied(noise: Plan, t: int, k: int, secret: Replay) -> NDArray[np.int64]:
         """Return a share whose Gaussian coordinates are all the first one."""
-        drawn, gaussian = draw_share(noise, t, k, secret), noisy_elements(noise, t, k)[0]
+        drawn, gaussian = draw_share(noise, t, k, secret), noisy_elements(noise, t, noise.elements(t, k))[0]
         drawn[:gaussian] = drawn[0]
         return drawn
 

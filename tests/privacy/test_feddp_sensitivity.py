@@ -37,6 +37,8 @@ def bare_plan(
     return Plan(
         protocol="feddp",
         clients=2,
+        min_clients=2,
+        masking="pairwise",
         k=k,
         choose_k=False,
         d=d,

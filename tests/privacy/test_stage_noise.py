@@ -67,7 +67,7 @@ def stages_of_lloyd(protocol: str, masking: str, weaker: Weaker) -> Stages:
     secret, coins = Replay(1), np.random.default_rng(1)
 
     def noise(t: int) -> np.ndarray:
-        return (draw_share if masking == "pairwise" else draw_noise)(broken, t, secret)
+        return draw_share(broken, t, broken.share, secret) if masking == "pairwise" else draw_noise(broken, t, secret)
 
     return join_stages(lloyd_stages(POINTS, plan, noise, coins) for _ in range(RUNS))
 

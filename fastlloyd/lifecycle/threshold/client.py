@@ -50,8 +50,11 @@ from fastlloyd.randomness.prg import KEY_BYTES
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, Message, PartyId, decode_included, encode_included
 
-DrawPart = Callable[[int, Fraction, SecretRandom], NDArray[np.int64]]
-"""From a round, the share of the planned variance in one part, and its source to that part, int64, in grid units."""
+DrawPart = Callable[[int, int, Fraction, SecretRandom], NDArray[np.int64]]
+"""From a round, the length of its vector, the share of the planned variance in one part, and its source to that part.
+
+The part is an int64 array of that length, in grid units.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,26 +194,28 @@ class ClientOpening:
         array, shape (covered(shape).elements,)
         """
         ring, length = shape.ring, shape.elements
-        parts = self._draw_parts(t, history)
+        parts = self._draw_parts(t, history, length)
         noise = ring.reduce(np.sum(parts, axis=0, dtype=np.int64))
         covered: RingArray = vector + noise + self._secrets.vector_mask(t, history, ring=ring, elements=length)
         if not self._group.numbers.lost:
             return covered
-        box = self._excess(t, history, ring, self._group.numbers.clients)
+        box = self._excess(t, history, shape, self._group.numbers.clients)
         return np.concatenate([covered, box + self._secrets.box_mask(t, history, ring=ring, elements=length)])
 
-    def _draw_parts(self, t: int, history: bytes) -> list[NDArray[np.int64]]:
+    def _draw_parts(self, t: int, history: bytes, elements: int) -> list[NDArray[np.int64]]:
         """Draw all parts of a round's noise: the same numbers each time, so they need not be stored."""
         if self._drawn[:2] != (t, history):
             shapes = enumerate(self._group.parts.shapes)
-            drawn = [self._draw(t, shape, self._secrets.part_random(t, history, j)) for j, shape in shapes]
+            drawn = [self._draw(t, elements, shape, self._secrets.part_random(t, history, j)) for j, shape in shapes]
             self._drawn = (t, history, drawn)
         return self._drawn[2]
 
-    def _excess(self, t: int, history: bytes, ring: Ring, included: int) -> RingArray:
+    def _excess(self, t: int, history: bytes, shape: RingFormat, included: int) -> RingArray:
         """Return the sum of the parts that are taken off with so many clients in the set."""
-        parts = self._draw_parts(t, history)
-        return ring.reduce(np.sum([parts[j] for j in self._group.parts.taken_off(included)], axis=0, dtype=np.int64))
+        parts = self._draw_parts(t, history, shape.elements)
+        return shape.ring.reduce(
+            np.sum([parts[j] for j in self._group.parts.taken_off(included)], axis=0, dtype=np.int64)
+        )
 
     def open(self, t: int, history: bytes, shape: RingFormat) -> Party[tuple[PartyId, ...]]:
         """Take part in the opening of round t, after the vector left; return the set.
@@ -251,7 +256,7 @@ class ClientOpening:
     def _answer(self, t: int, history: bytes, included: tuple[PartyId, ...], shape: RingFormat) -> SetAnswer:
         excess = b""
         if self._me in included and self._group.parts.taken_off(len(included)):
-            excess = self._excess(t, history, shape.ring, len(included)).tobytes()
+            excess = self._excess(t, history, shape, len(included)).tobytes()
         return SetAnswer(self._secrets.answer(t, included), excess)
 
     def _check(self, t: int, history: bytes, said: RoundSet) -> None:

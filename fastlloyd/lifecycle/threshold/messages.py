@@ -289,7 +289,7 @@ class SetAnswer(NoPayload):
 
 
 def _longest_vector(plan: Any) -> int:
-    return int(max(map(plan.elements, range(len(plan.rounds)))) * plan.ring_bits // 8)
+    return int(max(plan.elements(t) * plan.ring_of(t) // 8 for t in range(len(plan.rounds))))
 
 
 @dataclass(frozen=True, slots=True)

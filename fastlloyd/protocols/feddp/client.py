@@ -19,7 +19,7 @@ from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, MessageFormat, StoredRounds
 from fastlloyd.masking.fixed import Ring
-from fastlloyd.masking.pairwise import PairwiseMasks
+from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.privacy.shares import draw_gaussian_share, draw_laplace_share
 from fastlloyd.protocols.feddp.math.record import RecordStatistics, Statistics
@@ -81,7 +81,13 @@ class _Client(StepState):
         return kind in (OUTER, WEIGHTS) or not self.plan.choose_k or self.projected is not None
 
     def take(self, reply: Reply) -> None:
-        """Keep what a reply contains; refuse another number of clusters than is known."""
+        """Keep what a reply contains; refuse another number of clusters than is known, and a sum over too few."""
+        if reply.included is not None and len(reply.included) < self.plan.min_clients:
+            raise PeerError(
+                f"the server's sum of step {len(self.included) + 1} includes {len(reply.included)} clients, "
+                f"expected at least {self.plan.min_clients} (--min-clients)",
+                rank=SERVER.rank,
+            )
         known = self.projected is not None or self.centers is not None or not self.plan.choose_k
         if isinstance(reply, CentersMessage) and known and len(reply.found.exact) != self.k:
             raise PeerError(
@@ -110,9 +116,9 @@ def client(
     me: PartyId,
     raw_points: GridPoints,
     plan: Plan,
-    masks: PairwiseMasks,
+    masks: Masks,
     *,
-    share: Share,
+    share: Share | None,
     raw_users: NDArray[np.int64] | None = None,
     stored: StoredRounds | None = None,
 ) -> Party[ClientResult]:
@@ -124,10 +130,11 @@ def client(
     raw_points : GridPoints
         Own records on the plan's grid.
     plan : Plan
-    masks : PairwiseMasks
+    masks : Masks
         Of any shape; each step's vector has its own shape.
-    share : callable
-        Step and number of clusters to this client's fresh share of noise (`noise.draw_share`).
+    share : callable or None
+        With pairwise masks: step and number of clusters to this client's fresh share of noise (`draw_share`). Threshold
+        masks draw it in parts.
     raw_users : int64 array, shape (n,), optional
         Client level: which user each record belongs to.
     stored : StoredRounds, optional
@@ -136,14 +143,13 @@ def client(
     Notes
     -----
     Sees: the projection, the server's projected points and centres, the centres of each step. The server sees masked
-    vectors and their sums, in which the masks have cancelled and the noise has not.
+    vectors and their sums, which the masks have left and the noise has not.
     """
     state = _Client(plan=plan, make=lambda: statistics_of(raw_points, plan, raw_users))
     stored = stored or StoredRounds()
     # A share is drawn ahead only if its length is known by then.
-    ahead = Ahead(
-        len(plan.rounds), plan.releases, partial(_draw, state, share), known=state.knows_length, record_ahead=False
-    )
+    draw = None if share is None else partial(_draw, state, share)
+    ahead = Ahead(len(plan.rounds), plan.releases, draw, known=state.knows_length, record_ahead=False)
     rounds = ClientRounds(me, ahead, stored, masks)
     for t, step in enumerate(plan.rounds):
         down: MessageFormat[Reply] = MessageFormat(REPLIES.get(step.kind, CentersMessage), plan)
@@ -175,8 +181,32 @@ def draw_share(plan: Plan, t: int, k: int, secret: SecretRandom) -> NDArray[np.i
     Sees: the client that draws it; the server sees sums of all clients' shares and statistics.
     Privacy: m - t shares together have the scales of the plan (`privacy/shares.py`).
     """
-    step, share = plan.rounds[t], Fraction(1, plan.shares)
-    gaussian, laplace = noisy_elements(plan, t, k)
+    return draw_part(plan, t, plan.elements(t, k), plan.share, secret)
+
+
+def draw_part(plan: Plan, t: int, elements: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw one client's share of step t's noise, or a part of it, in grid units.
+
+    Parameters
+    ----------
+    plan : Plan
+    t : int
+    elements : int
+        Length of the step's vector: the number of clusters may have been chosen in the run.
+    share : Fraction
+        Its part of the variance of each release's planned noise.
+    secret : SecretRandom
+
+    Returns
+    -------
+    int64 array, shape (elements,)
+
+    Notes
+    -----
+    Sees: as for `draw_share`.
+    """
+    step = plan.rounds[t]
+    gaussian, laplace = noisy_elements(plan, t, elements)
     return np.concatenate(
         [
             draw_gaussian_share(step.sigma, share, gaussian, secret) if gaussian else np.zeros(0, dtype=np.int64),
@@ -185,11 +215,12 @@ def draw_share(plan: Plan, t: int, k: int, secret: SecretRandom) -> NDArray[np.i
     )
 
 
-def noisy_elements(plan: Plan, t: int, k: int) -> tuple[int, int]:
-    """Return how many elements of step t carry Gaussian and Laplace noise."""
-    total, kind = plan.elements(t, k), plan.rounds[t].kind
+def noisy_elements(plan: Plan, t: int, elements: int) -> tuple[int, int]:
+    """Return how many of the elements of step t's vector carry Gaussian and Laplace noise."""
+    kind = plan.rounds[t].kind
     if kind == OUTER:
-        return total, 0
+        return elements, 0
     if kind == WEIGHTS:
-        return 0, total
-    return (k * plan.d, k) if total else (0, 0)
+        return 0, elements
+    counts = elements // (plan.d + 1)
+    return elements - counts, counts

@@ -28,7 +28,15 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.feddp.plan import PublicParameters
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import ServerInputs, fill_public, public_dataset, settle_features, settle_size, share_caps
+from fastlloyd.run.inputs import (
+    ServerInputs,
+    fill_public,
+    public_dataset,
+    settle_clients,
+    settle_features,
+    settle_size,
+    share_caps,
+)
 from fastlloyd.run.own_records import load_own
 from fastlloyd.wire.header import PartyId
 
@@ -87,8 +95,15 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
     ConfigError
         A parameter is out of range.
     """
+    config = settle_masking(config)
     delta = settle_delta(config.delta, n_total=n_total, paper=_PAPER_DELTA, accept_large=config.accept_large_delta)
-    return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total, delta=delta, masking="pairwise")
+    terms = settle_clients(config, clients)
+    return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total, delta=delta, **terms)
+
+
+def settle_masking(config: RunConfig) -> RunConfig:
+    """Return the configuration with pairwise masks for common ones: the server has to see the noisy sums."""
+    return replace(config, masking="pairwise") if config.masking == "common" else config
 
 
 def most_users(config: RunConfig, clients: int, n_total: int) -> int:
@@ -113,7 +128,7 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPInputs]:
     ConfigError
         A public parameter is out of range or does not go with another.
     """
-    config = replace(config, masking="pairwise")  # the server has to see the noisy sums
+    config = settle_masking(config)
     settings = settings_from(config.own_settings)
     if settings.start == PRIVATE and config.server_data is not None:
         raise ConfigError(

@@ -16,7 +16,8 @@
       MaskedStatistic                         -------->
                                               <--------   Centers
 
-With another start (App. G.3) the first exchange is one `Centers` from the server. Every sum is over all clients.
+With another start (App. G.3) the first exchange is one `Centers` from the server. With pairwise masks every sum is over
+all clients; with threshold masks a reply begins with the bitmap of those in it (docs/protocol.md, "Threshold masks").
 Replies are made from noisy sums and the server's own points, and are the same for all clients.
 """
 
@@ -31,19 +32,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.lifecycle.messages import CLOSING_OF_ALL, OPENING, PAIRS, READY
+from fastlloyd.lifecycle.threshold.messages import OPENING_OF_ROUNDS, THRESHOLD
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.party.declaration import DOWN, UP, Declared, Messages, OfPlan, Seen
-from fastlloyd.party.message import RingPayload
+from fastlloyd.party.message import IncludedPayload, RingPayload
 from fastlloyd.protocols.feddp.math.projection import MATRIX_BITS, ROW_NORM, Projection
 from fastlloyd.protocols.feddp.math.stage import Centers, ProjectedCenters
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.settings import PRIVATE
+from fastlloyd.wire.header import PartyId, encode_included
 
 _COUNT = struct.Struct("<I")
 
 
 def _projects(facts: Mapping[str, Any]) -> bool:
     return facts.get("start", "feddp") in ("feddp", PRIVATE)
+
+
+def _longest(plan: Plan) -> int:
+    """Return the bytes of the longest vector, and of its box."""
+    boxed = plan.masking == "threshold" and plan.min_clients < plan.clients
+    return max(plan.elements(t) * plan.ring_of(t) // 8 for t in range(len(plan.rounds))) * (2 if boxed else 1)
+
+
+def _bitmap_bytes(plan: Plan) -> int:
+    return (plan.clients + 7) // 8 if plan.masking == "threshold" else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +73,12 @@ class MaskedStatistic(RingPayload):
     Attributes
     ----------
     data : bytes
-        Ring elements, little endian.
+        Ring elements, little endian. With threshold masks a box of the same length may go with the vector.
     """
 
     __slots__ = ()
     TYPE = 48
-    MOST_BYTES = OfPlan(lambda plan: max(plan.elements(t) * plan.ring_of(t) // 8 for t in range(len(plan.rounds))))
+    MOST_BYTES = OfPlan(_longest)
     SEEN = Seen(
         UP,
         "this site's contribution to a step: sums over its records with a share of noise, under a mask",
@@ -75,8 +88,36 @@ class MaskedStatistic(RingPayload):
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReply(Declared):
+    """What the server replies in a step; with threshold masks it names the clients in the sum.
+
+    Attributes
+    ----------
+    included : tuple of PartyId or None
+        None with pairwise masks: all of them.
+    clients : int
+        How many there are, where `included` is given.
+    """
+
+    included: tuple[PartyId, ...] | None = None
+    clients: int = 0
+
+    def among(self) -> bytes:
+        """Return the bitmap of the clients in the sum, if it is stated."""
+        return b"" if self.included is None else encode_included(self.included, self.clients)
+
+    @staticmethod
+    def cut(body: bytes, plan: Plan) -> tuple[dict[str, Any], bytes]:
+        """Split a body into the fields of this class and what follows; a set without a client is refused."""
+        if plan.masking != "threshold":
+            return {}, body
+        included, rest = IncludedPayload.cut(body, plan.clients, "a sum over")
+        return {"included": included, "clients": plan.clients}, rest
+
+
 @dataclass(frozen=True, slots=True)
-class ProjectionMessage(Declared):
+class ProjectionMessage(StepReply):
     """Made from the noisy outer product and the server's data.
 
     With the start 'private' the points are proxies, made from the noisy outer product alone.
@@ -85,7 +126,7 @@ class ProjectionMessage(Declared):
     """
 
     TYPE = 49
-    MOST_BYTES = OfPlan(lambda plan: 4 * plan.rank * (plan.d + plan.n_server))
+    MOST_BYTES = OfPlan(lambda plan: _bitmap_bytes(plan) + 4 * plan.rank * (plan.d + plan.n_server))
     SEEN = Seen(
         DOWN,
         "the directions in which the records differ most",
@@ -98,16 +139,17 @@ class ProjectionMessage(Declared):
     def body(self) -> bytes:
         """Return both arrays."""
         both = (self.projection.matrix, self.projection.server_points)
-        return b"".join(array.astype("<i4").tobytes() for array in both)
+        return self.among() + b"".join(array.astype("<i4").tobytes() for array in both)
 
     @property
     def payload_bytes(self) -> int:
-        """All of it."""
+        """All but the set."""
         return 4 * (self.projection.matrix.size + self.projection.server_points.size)
 
     @classmethod
     def read(cls, body: bytes, format: Plan) -> Self:
         """Check length and norms, which exact arithmetic rests on."""
+        among, body = cls.cut(body, format)
         cells = format.rank * format.d
         values = _integers(body, cells + format.n_server * format.rank)
         matrix = values[:cells].reshape(format.rank, format.d)
@@ -115,18 +157,20 @@ class ProjectionMessage(Declared):
             raise ValueError("a row of the projection is longer than 17/16")
         points = values[cells:].reshape(format.n_server, format.rank)
         _check_norms(points, format)
-        return cls(Projection(matrix.astype(np.int32), points, format.projected_bits))
+        return cls(Projection(matrix.astype(np.int32), points, format.projected_bits), **among)
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectedCentersMessage(Declared):
+class ProjectedCentersMessage(StepReply):
     """Made from the noisy weights and the server's data.
 
     Body: k as u32; the centres, k x r, int32; with a choice of k the costs for 1, 2, ... clusters, float64.
     """
 
     TYPE = 50
-    MOST_BYTES = OfPlan(lambda plan: _COUNT.size + 4 * plan.k * plan.rank + 8 * plan.k * plan.choose_k)
+    MOST_BYTES = OfPlan(
+        lambda plan: _bitmap_bytes(plan) + _COUNT.size + 4 * plan.k * plan.rank + 8 * plan.k * plan.choose_k
+    )
     SEEN = Seen(
         DOWN,
         "first centres, projected",
@@ -139,16 +183,18 @@ class ProjectedCentersMessage(Declared):
     def body(self) -> bytes:
         """Return number, centres and costs."""
         centers = self.found.centers
-        return _COUNT.pack(len(centers)) + centers.astype("<i4").tobytes() + self.found.costs.astype("<f8").tobytes()
+        integers = _COUNT.pack(len(centers)) + centers.astype("<i4").tobytes()
+        return self.among() + integers + self.found.costs.astype("<f8").tobytes()
 
     @property
     def payload_bytes(self) -> int:
-        """All but the number."""
+        """All but set and number."""
         return 4 * self.found.centers.size + 8 * self.found.costs.size
 
     @classmethod
     def read(cls, body: bytes, format: Plan) -> Self:
         """Check number, lengths and norms."""
+        among, body = cls.cut(body, format)
         k, rest = _read_count(body, format.k, fixed=not format.choose_k)
         cells = 4 * k * format.rank
         centers = _integers(rest[:cells], k * format.rank).reshape(k, format.rank)
@@ -156,45 +202,47 @@ class ProjectedCentersMessage(Declared):
         costs = _floats(rest[cells:], format.k if format.choose_k else 0)
         if (costs < 0.0).any():
             raise ValueError("a cost below zero")
-        return cls(ProjectedCenters(centers, costs))
+        return cls(ProjectedCenters(centers, costs), **among)
 
 
 @dataclass(frozen=True, slots=True)
-class CentersMessage(Declared):
+class CentersMessage(StepReply):
     """Made from noisy sums and counts, or from the server's data.
 
     Body: k as u32; the centres, k x d, then the noisy counts, k; float64, little endian.
     """
 
     TYPE = 51
-    MOST_BYTES = OfPlan(lambda plan: _COUNT.size + 8 * plan.k * (plan.d + 1))
+    MOST_BYTES = OfPlan(lambda plan: _bitmap_bytes(plan) + _COUNT.size + 8 * plan.k * (plan.d + 1))
     SEEN = Seen(DOWN, "the centres after a step", server="what it computed", others="centres and noisy counts")
     found: Centers = field(repr=False)
 
     def body(self) -> bytes:
         """Return number, centres and counts."""
         both = (self.found.exact, self.found.noisy_counts)
-        return _COUNT.pack(len(self.found.exact)) + b"".join(array.astype("<f8").tobytes() for array in both)
+        count = _COUNT.pack(len(self.found.exact))
+        return self.among() + count + b"".join(array.astype("<f8").tobytes() for array in both)
 
     @property
     def payload_bytes(self) -> int:
-        """All but the number."""
+        """All but set and number."""
         return 8 * (self.found.exact.size + self.found.noisy_counts.size)
 
     @classmethod
     def read(cls, body: bytes, format: Plan) -> Self:
         """Check number, lengths and range."""
+        among, body = cls.cut(body, format)
         k, rest = _read_count(body, format.k, fixed=not format.choose_k)
         values = _floats(rest, k * (format.d + 1))
         exact = values[: k * format.d].reshape(k, format.d)
         if (np.abs(exact) > 1.0).any():
             raise ValueError("a centre outside [-1, 1]^d")
-        return cls(Centers(exact, values[k * format.d :]))
+        return cls(Centers(exact, values[k * format.d :]), **among)
 
 
 MESSAGES: Messages = (
-    *(*OPENING, *PAIRS, *READY),
-    *(MaskedStatistic, ProjectionMessage, ProjectedCentersMessage, CentersMessage),
+    *(*OPENING, *PAIRS, *THRESHOLD, *READY),
+    *(MaskedStatistic, *OPENING_OF_ROUNDS, ProjectionMessage, ProjectedCentersMessage, CentersMessage),
     *CLOSING_OF_ALL,
 )
 

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastlloyd.errors import ConfigError, ProcessesError
-from fastlloyd.party.plain_plan import RoundsPlan, RunTerms
+from fastlloyd.party.plain_plan import RoundsPlan, SumsTerms
 from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
-from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.feddp.math.projection import projected_limit
 from fastlloyd.protocols.feddp.settings import CENTERS, OUTER, PRIVATE, START, WEIGHTS, Kind, settings_from
 from fastlloyd.wire.decode import Amount, Within
@@ -30,7 +29,7 @@ PROXY_DIRECTIONS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgreedTerms(RunTerms):
+class AgreedTerms(SumsTerms):
     """What the public parameters and the plan have in common.
 
     Attributes
@@ -41,19 +40,9 @@ class AgreedTerms(RunTerms):
         Number of clusters; with `choose_k` the largest number, k' of App. H.3.
     choose_k : bool
         Let the server choose k by the elbow of the weighted server data.
-    known_shares : int
-        t: number of clients whose shares of noise an observer may know, including its own.
     """
 
     choose_k: bool
-    epsilon: float
-    ring_bits: int
-    known_shares: int
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of all noise over that of the noise that counts: sqrt(m / (m - t))."""
-        return spread(self.clients, self.known_shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +51,6 @@ class PublicParameters(AgreedTerms):
 
     Attributes
     ----------
-    min_clients : int or None
-        All of them: pairwise masks cancel only in the sum over all clients.
     delta : float or None
         None: the default, 1 / (100 N).
     rounds : int or None
@@ -75,14 +62,20 @@ class PublicParameters(AgreedTerms):
         A parameter is out of range.
     """
 
-    min_clients: int | None = None
+    masking: str = "pairwise"
     delta: float | None = None
     rounds: int | None = None
-    masking: str = "pairwise"
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_clients(self)
+        if self.clients < 2:
+            raise ProcessesError(f"feddp: expected at least 2 clients, got {self.clients}", 3)
+        if self.masking == "common":
+            raise ConfigError(
+                "--masking: feddp expects 'pairwise' or 'threshold', since its server works on the noisy sums, got "
+                "'common'"
+            )
+        self.check_masking()
         check_clusters(self.k, self.n_total)
         check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
         settings = settings_from(self.settings)
@@ -92,23 +85,6 @@ class PublicParameters(AgreedTerms):
                 f"--k auto: the elbow needs the server's own points and steps 1 and 2, and the start "
                 f"{settings.start!r} does without them; give --k"
             )
-
-
-def _check_clients(public: PublicParameters) -> None:
-    """Refuse what pairwise masks and noise in shares cannot do; the error says how to fix it."""
-    if public.clients < 2:
-        raise ProcessesError(f"feddp: expected at least 2 clients, got {public.clients}", 3)
-    if public.masking != "pairwise":
-        raise ConfigError(
-            f"--masking: feddp expects 'pairwise', since its server works on the noisy sums, got {public.masking!r}"
-        )
-    if public.min_clients not in (None, public.clients):
-        raise ConfigError(
-            f"--min-clients {public.min_clients} does not go with feddp: its masks cancel only in the sum of all "
-            f"{public.clients} clients; leave --min-clients out (a run that lost a client ends, and goes on with "
-            "--state-dir and --resume)"
-        )
-    spread(public.clients, public.known_shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,19 +140,8 @@ class Plan(AgreedTerms, RoundsPlan):
     projected_bits: int
     rounds: Annotated[tuple[StepPlan, ...], Within(1, 2000)]
 
-    masking = "pairwise"
     private = True
     mechanism = "discrete gaussian shares, discrete laplace shares"
-
-    @property
-    def min_clients(self) -> int:
-        """All of them."""
-        return self.clients
-
-    @property
-    def shares(self) -> int:
-        """Number of noise shares that count: m - t."""
-        return self.clients - self.known_shares
 
     @property
     def rank(self) -> int:

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
+from fastlloyd.privacy.shares import spread
+from fastlloyd.protocol.threshold import threshold_lines
 from fastlloyd.protocols.feddp.inputs import ServerPoints, gather, load, most_users, public_parameters
 from fastlloyd.protocols.feddp.math.stage import CLEAR, Centers, margin
 from fastlloyd.protocols.feddp.plan import Plan, PublicParameters
@@ -61,11 +63,23 @@ def expect(plan: Plan, users: int) -> Expected:
     )
 
 
-def noise_of(plan: Plan, centers: Centers, users: int, costs: NDArray[np.float64]) -> ResultNoise:
-    """Return the error ranges of the released centres and sizes, and whether a chosen k stands out."""
+def noise_of(
+    plan: Plan, centers: Centers, users: int, costs: NDArray[np.float64], included: int | None = None
+) -> ResultNoise:
+    """Return the error ranges of the released centres and sizes, and whether a chosen k stands out.
+
+    Parameters
+    ----------
+    plan : Plan
+    centers : Centers
+    users : int
+    costs : float64 array, shape (kmax,) or (0,)
+    included : int, optional
+        Clients in the last step; by default all.
+    """
     if plan.rounds[-1].kind == START:
         return UNKNOWN
-    sums, counts = deviations(plan)
+    sums, counts = deviations(plan, included)
     sizes = centers.noisy_counts
     reach = LAPLACE_TAIL * counts
     return ResultNoise(
@@ -77,10 +91,10 @@ def noise_of(plan: Plan, centers: Centers, users: int, costs: NDArray[np.float64
     )
 
 
-def deviations(plan: Plan) -> tuple[float, float]:
+def deviations(plan: Plan, included: int | None = None) -> tuple[float, float]:
     """Return the standard deviation of all noise on a sum and on a count of the last step, in the domain's units."""
     step, grid = plan.rounds[-1], float(1 << plan.fraction_bits)
-    more = plan.spread
+    more = plan.all_noise if included is None else spread(included, plan.known_shares)
     return step.sigma * more / grid, math.sqrt(2.0) * step.scale * more / grid
 
 
@@ -120,9 +134,10 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]
         *promise_lines(config, delta=plan.delta, n_total=plan.n_total),
         PlanLine(
             "shares",
-            f"each client adds one, and the guarantee rests on {plan.shares} of {plan.clients}; "
+            f"each client adds one, and the guarantee rests on {plan.clients - plan.known_shares} of {plan.clients}; "
             f"{plan.noise_price - 1.0:.1%} more noise in all than a server alone would add",
         ),
+        *(() if plan.numbers is None else threshold_lines(plan.numbers)),
         *(_step_line(plan, t) for t in range(len(plan.rounds))),
         _outlook(config, public, points, plan),
     ]
@@ -183,7 +198,6 @@ def _without_points(
     config: RunConfig, clients: int, d: int
 ) -> tuple[PublicParameters, tuple[str, ...], NDArray[np.float64] | None]:
     """Plan from `--d` alone: with the fewest possible server points, in a corner, where the norm is largest."""
-    config = replace(config, masking="pairwise")
     public = public_parameters(config, clients, *settle_size(config, None))
     names = tuple(f"x{i + 1}" for i in range(d))
     needs_points = settings_from(config.own_settings).needs_points

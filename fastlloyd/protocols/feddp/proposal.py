@@ -267,7 +267,7 @@ def _count_proxies(public: PublicParameters, settings: Settings, d: int, divisio
     """
     if settings.proxies is not None:
         return max(settings.proxies, public.k)
-    noise = math.sqrt(2.0) * division.noise(_GUESS)[WEIGHTS][1] * public.spread
+    noise = math.sqrt(2.0) * division.noise(_GUESS)[WEIGHTS][1] * public.all_noise
     people = public.n_total / (_RECORDS_OF_USER if settings.privacy_level == "client" else 1.0)
     s = min(public.k, d, PROXY_DIRECTIONS)
     count = round(math.pow(people / (_PROXY_NOISE * noise), 2.0 * s / (2.0 + s)))
@@ -310,7 +310,7 @@ def _choose_grids(
 ) -> tuple[int, int, int]:
     """Choose q, p and g from public quantities."""
     noise = division.noise(_MARGIN)
-    spread = public.spread
+    spread = public.most_noise
     tail = 0.0
     for kind in (WEIGHTS, CENTERS, LLOYD):
         if kind in division.kinds:

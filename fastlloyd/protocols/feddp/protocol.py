@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,26 +18,34 @@ from fastlloyd.data.records import ClientRecords, OwnRecords
 from fastlloyd.errors import ConfigError, InternalError, Reason, format_count
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.update import movements
+from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.lifecycle.rounds import StoredRounds
+from fastlloyd.lifecycle.threshold.client import ThresholdMasks
+from fastlloyd.lifecycle.threshold.server import ServerOpening
 from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.mask import Masks
 from fastlloyd.masking.pairwise import PairwiseMasks
+from fastlloyd.masking.threshold.numbers import Numbers
+from fastlloyd.party.declaration import MessageBounds, threshold
 from fastlloyd.party.effects import Party
+from fastlloyd.party.message import recall
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocol.horizontal import Horizontal
+from fastlloyd.protocol.threshold import see_opened, threshold_against, threshold_condition
 from fastlloyd.protocols.feddp import inputs
-from fastlloyd.protocols.feddp.client import ClientResult, client, draw_share
+from fastlloyd.protocols.feddp.client import ClientResult, client, draw_part, draw_share
 from fastlloyd.protocols.feddp.inputs import FedDPInputs, ServerPoints, UserRecords, has_users, most_users
-from fastlloyd.protocols.feddp.messages import MESSAGES
+from fastlloyd.protocols.feddp.messages import MESSAGES, CentersMessage
 from fastlloyd.protocols.feddp.plan import Plan, PublicParameters
 from fastlloyd.protocols.feddp.plan_lines import assumed_points, expect, noise_of, plan_lines, planned
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
-from fastlloyd.protocols.feddp.server import ServerResult, server
+from fastlloyd.protocols.feddp.server import REPLIES, ServerResult, server
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.outlook import Expected
 from fastlloyd.report.sight import NOISE, OWN_LABELS, RELEASED, Flow, Sight, Sights, see_shares
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.horizontal import Begun
+from fastlloyd.run.horizontal import Begun, relay_threshold
 from fastlloyd.run.outcome import Claim, Foreseen, Result
 from fastlloyd.run.promise import CLIENT, USER
 from fastlloyd.run.session import Session
@@ -48,7 +57,7 @@ _SERVER_SHOWN = "the server's own points are not protected: the clients see them
 
 
 class FedDP(Horizontal[Plan]):
-    """FedDP-KMeans: steps of sums under pairwise masks, to which each client adds a share of the noise."""
+    """FedDP-KMeans: steps of sums under pairwise or threshold masks, to which each client adds noise."""
 
     settings = Settings
     messages = MESSAGES
@@ -95,15 +104,20 @@ class FedDP(Horizontal[Plan]):
 
     def claim(self, config: RunConfig, plan: Plan) -> Claim:
         """Return what a run of the agreed plan will claim."""
-        return replace(super().claim(config, plan), neighbours=ADD_REMOVE_USER if plan.by_user else ADD_REMOVE)
+        claim = replace(super().claim(config, plan), neighbours=ADD_REMOVE_USER if plan.by_user else ADD_REMOVE)
+        if plan.numbers is None:
+            return claim
+        against = _threshold_against(plan, plan.numbers, roster=config.roster is not None)
+        return replace(claim, against=against, conditions=(*claim.conditions, threshold_condition(plan.numbers)))
 
     def against(self, plan: Plan) -> str:
         """Say from whom the claim protects."""
-        shown = "" if plan.start == PRIVATE else f"; {_SERVER_SHOWN}"
+        if plan.numbers is not None:
+            return _threshold_against(plan, plan.numbers, roster=False)
         known = "one client" if plan.known_shares == 1 else f"up to {plan.known_shares} clients together"
         return (
             f"{known}, the server, or both together, over all messages to them (each client adds a share of the noise; "
-            f"the server sees the noisy sums{shown})"
+            f"{_seen_by_server(plan)})"
         )
 
     # A run.
@@ -127,15 +141,27 @@ class FedDP(Horizontal[Plan]):
         """Check the server's plan against a client's own configuration."""
         return check_plan(plan, public, d=len(names), names=names)
 
-    def included(self, plan: Plan, t: int, reply: bytes) -> tuple[PartyId, ...]:
-        """Name the clients in a step: all, for the masks cancel in the sum of all of them alone."""
-        return name_clients(plan.clients)
+    def bounds(self, plan: Plan) -> MessageBounds:
+        """Return the bounds of what a peer may send once the plan is known."""
+        return plan_bounds(MESSAGES, plan, facts={"masking": plan.masking})
 
-    def play_server(self, session: Session, plan: Plan, secret: None, stored: StoredRounds) -> Party[ServerResult]:
+    def included(self, plan: Plan, t: int, reply: bytes) -> tuple[PartyId, ...]:
+        """Name the clients in a step: all with pairwise masks, which cancel in the sum of all of them alone."""
+        kind = REPLIES.get(plan.rounds[t].kind, CentersMessage)
+        return recall(kind, reply, plan, f"reply-{t}").included or name_clients(plan.clients)
+
+    def relay(self, session: Session, plan: Plan) -> Party[ServerOpening | None]:
+        """Relay what the clients agree on for threshold masks; return what opens their sums."""
+        yield from ()
+        return (yield from relay_threshold(session, plan)) if plan.masking == "threshold" else None
+
+    def play_server(
+        self, session: Session, plan: Plan, secret: ServerOpening | None, stored: StoredRounds
+    ) -> Party[ServerResult]:
         """Make projection and centres of the noisy sums."""
         public = session.inputs.public
         points, restarts = _server_points(session).needed(public), settings_from(public.settings).restarts
-        return server(plan, points, restarts=restarts, stored=stored)
+        return server(plan, points, restarts=restarts, stored=stored, opening=secret)
 
     def points(self, own: ClientRecords, plan: Plan) -> tuple[GridPoints, NDArray[np.int64] | None]:
         """Return a client's records on the grid of the plan, and whose each is."""
@@ -143,13 +169,16 @@ class FedDP(Horizontal[Plan]):
             raise InternalError("the records of feddp are in memory")
         return own.quantise(plan.fraction_bits), own.raw_users if isinstance(own, UserRecords) else None
 
-    def agree(self, session: Session, begun: Begun[Plan]) -> Party[tuple[PairwiseMasks, None]]:
-        """Agree with each other client on the masks of the pair."""
-        pairs = yield from begun.agreement().pairs()
-        return PairwiseMasks(pairs, Ring(begun.plan.ring_bits), 1, session.run_id), None
+    def agree(self, session: Session, begun: Begun[Plan]) -> Party[tuple[Masks, None]]:
+        """Agree with each other client on the masks of the pair, or through the server on threshold masks."""
+        plan, agreement = begun.plan, begun.agreement()
+        if plan.masking == "threshold":
+            opening = yield from agreement.opening(plan, partial(draw_part, plan), begun.stored)
+            return ThresholdMasks(None, opening), None
+        return PairwiseMasks((yield from agreement.pairs()), Ring(plan.ring_bits), 1, session.run_id), None
 
     def play_client(
-        self, session: Session, plan: Plan, points: Any, secrets: PairwiseMasks, stored: StoredRounds
+        self, session: Session, plan: Plan, points: Any, secrets: Masks, stored: StoredRounds
     ) -> Party[ClientResult]:
         """Send one masked statistic with a share of the noise in each step."""
         (records, raw_users), secret = points, SecretRandom()
@@ -158,7 +187,7 @@ class FedDP(Horizontal[Plan]):
             records,
             plan,
             secrets,
-            share=lambda t, k: draw_share(plan, t, k, secret),
+            share=(lambda t, k: draw_share(plan, t, k, secret)) if plan.masking == "pairwise" else None,
             raw_users=raw_users,
             stored=stored,
         )
@@ -167,6 +196,7 @@ class FedDP(Horizontal[Plan]):
         """Return the result that every party has at the end."""
         found, common = end.centers, self.common(session, plan, end.included)
         common["parameters"]["k"] = len(found.exact)
+        users = most_users(session.config, plan.clients, plan.n_total)
         return self.make_result(
             session,
             plan,
@@ -174,7 +204,7 @@ class FedDP(Horizontal[Plan]):
             common=common,
             centers=found.exact,
             sizes=found.noisy_counts if found.noisy_counts.any() else None,
-            noise=noise_of(plan, found, most_users(session.config, plan.clients, plan.n_total), end.costs),
+            noise=noise_of(plan, found, users, end.costs, included=len(end.included[-1])),
             evaluated_rows=_client_rows(session.inputs),
             movement=movements(end.path),
             costs=end.costs if end.costs.size else None,
@@ -196,13 +226,11 @@ class FedDP(Horizontal[Plan]):
         if private:
             own, shown, noise = "", "proxy points", NOISE
         client = f"its own records; the projection, the {shown}, the centres of each step"
-        return Sights(
-            (
-                Sight("the server", f"{own}the noisy sums of each step, hence the centres", NOISE),
-                Sight("each client", client, noise),
-            ),
-            see_shares(parameters, "the noisy sums of each step"),
-        )
+        sums = "the noisy sums of each step"
+        alone = (Sight("the server", f"{own}{sums}, hence the centres", NOISE), Sight("each client", client, noise))
+        if threshold(parameters):
+            return Sights(alone, see_opened(parameters, sums, private=True))
+        return Sights(alone, see_shares(parameters, sums))
 
     def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
         """Return where data are and go."""
@@ -217,6 +245,15 @@ class FedDP(Horizontal[Plan]):
             messages=self.messages,
             further=() if private else further,
         )
+
+
+def _seen_by_server(plan: Plan) -> str:
+    """Say what the server sees, and what it shows."""
+    return "the server sees the noisy sums" + ("" if plan.start == PRIVATE else f"; {_SERVER_SHOWN}")
+
+
+def _threshold_against(plan: Plan, numbers: Numbers, *, roster: bool) -> str:
+    return f"{threshold_against(numbers, roster=roster)}; {_seen_by_server(plan)}"
 
 
 def _server_points(session: Session) -> ServerPoints:

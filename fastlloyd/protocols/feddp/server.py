@@ -1,7 +1,7 @@
 """FedDP-KMeans from the server's side: noisy sums in, projection and centres out.
 
-The server adds no noise and removes no masks: in the sum over all clients the masks cancel and the shares of noise add
-up.
+The server adds no noise. With pairwise masks it removes none: in the sum over all clients the masks cancel and the
+shares of noise add up. With threshold masks clients open the sum over those in the step, which is noisy.
 
 Source: FedDP-KMeans, Alg. 1 lines 6 and 7, 15 to 17, 23 and 24; Alg. 2 lines 10 and 11.
 """
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.lifecycle.rounds import Ahead, MessageFormat, ServerRounds, StoredRounds
+from fastlloyd.lifecycle.threshold.server import ServerOpening
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.feddp.math.projection import Projection
@@ -54,7 +55,7 @@ class StepsEnd:
     costs : float64 array, shape (kmax,) or (0,)
         The curve whose elbow chose k; empty if k was given.
     included : tuple
-        Per step, the clients in the sum: all of them.
+        Per step, the clients in the sum; all of them with pairwise masks, and where nothing is added up.
     path : tuple of float64 arrays, shape (k, d), or None
         The centres before the first step and after each; None until there are any.
     """
@@ -67,9 +68,9 @@ class StepsEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerResult(StepsEnd):
-    """What the server has at the end; no client is ever late."""
+    """What the server has at the end, and which clients missed the last step."""
 
-    late: frozenset[PartyId] = frozenset()
+    late: frozenset[PartyId]
 
 
 @dataclass(slots=True)
@@ -81,6 +82,7 @@ class StepState:
     projected: ProjectedCenters | None = None
     centers: Centers | None = None
     path: list[NDArray[np.float64] | None] = field(default_factory=lambda: [None])
+    included: list[tuple[PartyId, ...]] = field(default_factory=list)
 
     @property
     def k(self) -> int:
@@ -97,6 +99,7 @@ class StepState:
             self.projected = reply.found  # Alg. 1, line 19
         else:
             self.centers = reply.found  # Alg. 2, line 4
+        self.included.append(reply.included or clients(self.plan.clients))
         self.path.append(None if self.centers is None else self.centers.exact)
 
     @property
@@ -105,7 +108,7 @@ class StepState:
         return {
             "centers": self.centers or Centers(np.zeros((0, self.plan.d)), np.zeros(0)),
             "costs": np.zeros(0) if self.projected is None else self.projected.costs,
-            "included": (clients(self.plan.clients),) * len(self.plan.rounds),
+            "included": tuple(self.included),
             "path": tuple(self.path),
         }
 
@@ -117,17 +120,21 @@ class _Server(StepState):
     server_points: NDArray[np.float64] | None = field(repr=False)
     restarts: int
 
-    def answer(self, t: int, noisy: NDArray[np.int64] = _NOTHING) -> Reply:
-        """Return the reply of step t from its noisy sum, which a start does not have."""
+    def answer(self, t: int, noisy: NDArray[np.int64] = _NOTHING, among: tuple[PartyId, ...] | None = None) -> Reply:
+        """Return the reply of step t from its noisy sum and who is in it; a start has neither."""
         plan, kind = self.plan, self.plan.rounds[t].kind
+        said: dict[str, Any] = {}
+        if plan.masking == "threshold":
+            said = {"included": clients(plan.clients) if among is None else among, "clients": plan.clients}
         if kind == START:
             exact = start_centers(plan, self.server_points, self.restarts)  # a baseline, App. G.3
-            return CentersMessage(Centers(exact, np.zeros(plan.k)))
+            return CentersMessage(Centers(exact, np.zeros(plan.k)), **said)
         if kind == OUTER:
-            return ProjectionMessage(make_projection(noisy, self.server_points, plan))  # Alg. 1, line 7
+            return ProjectionMessage(make_projection(noisy, self.server_points, plan), **said)  # Alg. 1, line 7
         if kind == WEIGHTS and self.projection is not None:  # Alg. 1, line 17
-            return ProjectedCentersMessage(cluster_projected(noisy, self.projection, plan, self.restarts))
-        return CentersMessage(make_centers(noisy, self.k, plan))  # Alg. 1, line 24; Alg. 2, line 11
+            found = cluster_projected(noisy, self.projection, plan, self.restarts)
+            return ProjectedCentersMessage(found, **said)
+        return CentersMessage(make_centers(noisy, self.k, plan), **said)  # Alg. 1, line 24; Alg. 2, line 11
 
 
 def server(
@@ -136,6 +143,7 @@ def server(
     *,
     restarts: int = 10,
     stored: StoredRounds | None = None,
+    opening: ServerOpening | None = None,
 ) -> Party[ServerResult]:
     """Run the server.
 
@@ -148,6 +156,8 @@ def server(
         Number of starts of each clustering of its own points.
     stored : StoredRounds, optional
         On resume: replies of closed steps, sent again unchanged.
+    opening : ServerOpening, optional
+        With threshold masks.
 
     Notes
     -----
@@ -160,8 +170,9 @@ def server(
         plan.clients,
         len(plan.rounds),
         Ahead(len(plan.rounds), plan.releases, record_ahead=False),
-        at_least=plan.clients,  # masks cancel only in the sum over all clients
+        at_least=plan.min_clients,
         stored=stored,
+        opening=opening,
     )
     for t, step in enumerate(plan.rounds):
         down: MessageFormat[Reply] = MessageFormat(REPLIES.get(step.kind, CentersMessage), plan)
@@ -174,9 +185,9 @@ def server(
             answer = partial(_answer, progress, t, shape)
             reply = yield from rounds.masked(t, MessageFormat(MaskedStatistic, shape), down, answer, values=values)
         progress.take(reply)
-    return ServerResult(**progress.end)
+    return ServerResult(**progress.end, late=rounds.late)
 
 
 def _answer(progress: _Server, t: int, shape: StatisticFormat, total: RingArray, among: tuple[PartyId, ...]) -> Reply:
-    """Return the reply of step t from the sum of all clients' uplinks."""
-    return progress.answer(t, shape.ring.decode(total))
+    """Return the reply of step t from the sum of the clients' uplinks."""
+    return progress.answer(t, shape.ring.decode(total), among)

@@ -168,14 +168,14 @@ def draw_total(plan: Plan, t: int, k: int, secret: SecretRandom) -> NDArray[np.i
     Gaussian: discrete, of variance m / (m - t) sigma^2, which the sum of m shares is up to a factor exp(10^-60) on
     each probability. Laplace: m - t Polya shares are one discrete Laplace variable, exactly; the t others are drawn.
     """
-    step, shares = plan.rounds[t], plan.shares
-    gaussian, laplace = noisy_elements(plan, t, k)
+    step, share = plan.rounds[t], plan.share
+    gaussian, laplace = noisy_elements(plan, t, plan.elements(t, k))
     parts = [np.zeros(0, dtype=np.int64)]
     if gaussian:
-        parts.append(discrete_gaussian(Fraction(step.sigma) ** 2 * plan.clients / shares, gaussian, secret))
+        parts.append(discrete_gaussian(Fraction(step.sigma) ** 2 * plan.clients * share, gaussian, secret))
     if laplace:
         noise = polya_difference(step.scale, Fraction(1), laplace, secret)
         for _ in range(plan.known_shares):
-            noise = noise + draw_laplace_share(step.scale, Fraction(1, shares), laplace, secret)
+            noise = noise + draw_laplace_share(step.scale, share, laplace, secret)
         parts.append(noise)
     return np.concatenate(parts)

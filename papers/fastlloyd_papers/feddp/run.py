@@ -152,6 +152,7 @@ def public_parameters(problem: Problem, trial: Trial) -> PublicParameters:
         protocol="feddp",
         known_shares=1,
         clients=problem.clients,
+        min_clients=problem.clients,
         k=trial.choose_k or source.k,
         choose_k=trial.choose_k > 0,
         n_total=len(problem.points),

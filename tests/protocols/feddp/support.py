@@ -64,7 +64,8 @@ def parameters(n: int, k: int, **changes: Any) -> PublicParameters:
         "ring_bits": 32,
         "known_shares": 1,
     }
-    return PublicParameters(**{**values, **changes})
+    values = {**values, **changes}
+    return PublicParameters(**{"min_clients": values["clients"], **values})
 
 
 def names(d: int) -> tuple[str, ...]:

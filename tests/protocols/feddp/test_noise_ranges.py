@@ -22,7 +22,7 @@ def test_ranges_hold_the_truth() -> None:
     means, counts = np.array([[0.4, -0.3], [-0.5, 0.1], [0.0, 0.3]]), np.array([500.0, 300.0, 100.0])
     exact = np.concatenate([(means * counts[:, None]).ravel(), counts]) * grid
     rng = np.random.default_rng(4)
-    step, shares = plan.rounds[last], plan.clients / plan.shares  # all shares, over those that count
+    step, shares = plan.rounds[last], plan.clients * plan.share  # all shares, over those that count
     sizes, coordinates = [], []
     for _ in range(RUNS):
         sums = rng.normal(0.0, step.sigma * math.sqrt(shares), k * d)
@@ -57,7 +57,7 @@ def test_with_as_many_users_as_there_may_be_the_noise_is_what_is_said() -> None:
     plan = plan_for(data, 3, settings={**USERS, "count_clip": 1.0})
     step, grid = plan.rounds[-1], float(1 << plan.fraction_bits)
     rng, users = np.random.default_rng(5), 600.0
-    shares = plan.clients / plan.shares
+    shares = plan.clients * plan.share
     sums = rng.normal(0.0, step.sigma / grid * math.sqrt(shares), 4000)
     counts = (rng.gamma(shares, size=4000) - rng.gamma(shares, size=4000)) * step.scale / grid
     middle = rng.normal(0.0, math.sqrt(PRIOR_VARIANCE), 4000)

@@ -253,7 +253,7 @@ def test_without_one_pair_s_mask_an_uplink_is_uniform_and_without_all_it_still_c
     rows = parts_of(data, 3, by_user=False)[0]
     cut = cut_norm(quantise(data.points[rows], plan.fraction_bits), plan.norm_limit).raw_coordinates.astype(np.int64)
     noise = ring.decode(vector - whole) - (cut @ cut.T)[np.triu_indices(6)]
-    sigma = plan.rounds[0].sigma / np.sqrt(plan.shares)
+    sigma = plan.rounds[0].sigma * np.sqrt(float(plan.share))
     level = stats.chi2(elements).cdf((noise.astype(float) ** 2).sum() / sigma**2)
     assert ALARM / 2 < level < 1 - ALARM / 2
 

@@ -66,7 +66,7 @@ def test_a_plan_spends_its_epsilon_and_no_more(data, changes) -> None:
         assert release.neighbours == neighbours
         assert (release.clients, release.known) == (plan.clients, plan.known_shares)
     # The price of several clients' shares against one who adds all, sqrt(m / (m - t)), and hardly anything else.
-    assert plan.noise_price == pytest.approx(math.sqrt(plan.clients / plan.shares), rel=2e-2)
+    assert plan.noise_price == pytest.approx(math.sqrt(plan.clients * plan.share), rel=2e-2)
 
 
 def test_releases_of_the_default_run_are_those_of_algorithm_1(data) -> None:

@@ -68,7 +68,10 @@ LOCAL: Any = SimpleNamespace(local_k=2, k=1, d=2, clients=3)
 FIELD = Field((13, 251))
 SHARES = np.array([[[1.0, 12.0]], [[2.0, 250.0]]])
 SHAPE = ArrayFormat(FIELD, (1, 2), block=7)
-FEDDP = SimpleNamespace(rank=1, d=2, n_server=2, projected_bits=4, projected_limit=100, k=2, choose_k=True)
+FEDDP = SimpleNamespace(
+    rank=1, d=2, n_server=2, projected_bits=4, projected_limit=100, k=2, choose_k=True, masking="pairwise"
+)
+THRESHOLD = SimpleNamespace(**{**vars(FEDDP), "masking": "threshold", "clients": 3})
 SYNOPSIS = SynopsisFormat(clusters=2, d=1, with_total=True, sketches=0, shape=None, users=3)
 PLAIN_RESULT = {"k": 1, "d": 2, "n_total": 3, "share_result": True, "protocol": "vertical-plain"}
 RESULT: Any = SimpleNamespace(**PLAIN_RESULT)
@@ -112,6 +115,13 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
         FEDDP,
         51,
         "01000000000000000000e03f000000000000f0bf0000000000002240",
+        24,
+    ),
+    "centres of feddp, threshold": (
+        CentersMessage(Centers(CENTERS, np.array([9.0])), included=(P1, P3), clients=3),
+        THRESHOLD,
+        51,
+        "0501000000000000000000e03f000000000000f0bf0000000000002240",
         24,
     ),
     "local centres": (LocalCenters(encode_centers(CENTERS)), LOCAL, 64, "000000000000e03f000000000000f0bf", 16),

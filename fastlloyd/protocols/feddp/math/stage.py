@@ -83,7 +83,7 @@ def read_moments(noisy: NDArray[np.int64], plan: Plan) -> tuple[Floats, Floats, 
     """Return middle, shape (d,), covariance, shape (d, d), and how far off a variance may be; scaled domain."""
     grid, lift = 4.0**plan.outer_bits, plan.lift / 2.0**plan.outer_bits
     whole = symmetric(noisy.astype(np.float64) / grid, plan.d + 1)
-    noise = plan.rounds[0].sigma * plan.spread / grid
+    noise = plan.rounds[0].sigma * plan.all_noise / grid
     # At client level a user's records count less if they are many: this is the sum of their shares.
     records = min(max(whole[-1, -1] / lift**2, noise / lift**2, 1.0), float(plan.n_total))
     middle = np.clip(whole[:-1, -1] / (lift * records), -1.0, 1.0)
@@ -201,7 +201,7 @@ def _choose_k(found: list[Clustering], noisy: NDArray[np.int64], plan: Plan) -> 
 
 def weight_noise(plan: Plan) -> float:
     """Return the standard deviation of all noise on a weight, in grid units."""
-    return math.sqrt(2.0) * plan.rounds[1].scale * plan.spread
+    return math.sqrt(2.0) * plan.rounds[1].scale * plan.all_noise
 
 
 def make_centers(noisy: NDArray[np.int64], k: int, plan: Plan) -> Centers:
