@@ -44,7 +44,7 @@ from fastlloyd.party.declaration import DOWN, UP, MessageBounds, Messages, OfPla
 from fastlloyd.party.effects import Party
 from fastlloyd.party.message import IncludedPayload, RingPayload
 from fastlloyd.privacy.release import Release
-from fastlloyd.wire.header import SERVER, PartyId, clients
+from fastlloyd.wire.header import SERVER, PartyId, clients, decode_included, encode_included
 
 
 class VectorPlan(Protocol):
@@ -58,22 +58,30 @@ class VectorPlan(Protocol):
     def ring_bits(self) -> int:
         """The width of a ring element."""
 
+    @property
+    def masking(self) -> str:
+        """How vectors are masked: 'common', 'pairwise' or 'threshold'."""
+
     def elements(self, t: int) -> int:
         """Return the number of ring elements of a message in round t."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorFormat:
-    """The public shape of both messages of a round: ring, number of elements, number of clients."""
+    """The public shape of both messages of a round: ring, number of elements, number of clients.
+
+    With threshold masks (`opened`) a reply also names the clients in the sum that left more of their noise in it.
+    """
 
     ring: Ring
     elements: int
     clients: int
+    opened: bool = False
 
 
 def vector_format(plan: VectorPlan, t: int) -> VectorFormat:
     """Return the shape of round t's messages."""
-    return VectorFormat(Ring(plan.ring_bits), plan.elements(t), plan.clients)
+    return VectorFormat(Ring(plan.ring_bits), plan.elements(t), plan.clients, plan.masking == "threshold")
 
 
 def _longest(plan: Any) -> int:
@@ -114,6 +122,7 @@ class MaskedUpdate(RingPayload):
     )
 
 
+@dataclass(frozen=True, slots=True)
 class NoisyMaskedSum(IncludedPayload):
     """The sum with noise, released to the clients, who remove the masks.
 
@@ -124,11 +133,12 @@ class NoisyMaskedSum(IncludedPayload):
     included : tuple of PartyId
         The clients whose updates are in the sum.
     clients : int
+    silent : tuple of PartyId or None
+        With threshold masks, a second bitmap: those of them whose excess of noise was not opened and stays in the sum.
     """
 
-    __slots__ = ()
     TYPE = 33
-    MOST_BYTES = OfPlan(lambda plan: _longest(plan) + (plan.clients + 7) // 8)
+    MOST_BYTES = OfPlan(lambda plan: _longest(plan) + (plan.clients + 7) // 8 * (1 + (plan.masking == "threshold")))
     SEEN = (
         _sum(
             "the sum over all sites, with noise, still under masks",
@@ -159,12 +169,25 @@ class NoisyMaskedSum(IncludedPayload):
         ),
     )
 
+    silent: tuple[PartyId, ...] | None = None
+
+    def body(self) -> bytes:
+        """Return the bitmap of the clients included, with threshold masks that of the silent ones, then the bytes."""
+        silent = b"" if self.silent is None else encode_included(self.silent, self.clients)
+        return encode_included(self.included, self.clients) + silent + self.data
+
     @classmethod
     def read(cls, body: bytes, format: VectorFormat) -> Self:
-        """Check bitmap and length; refuse an empty set."""
+        """Check bitmaps and length; refuse an empty set, and a silent client that is not in it."""
         included, data = cls.cut(body, format.clients, "a sum over")
+        silent = None
+        if format.opened:
+            width = (format.clients + 7) // 8
+            silent, data = decode_included(data[:width], format.clients), data[width:]
+            if not set(silent) <= set(included):
+                raise ValueError("its silent clients are not all in the sum")
         format.ring.from_bytes(data, format.elements)
-        return cls(data, included, format.clients)
+        return cls(data, included, format.clients, silent)
 
     def elements(self, format: VectorFormat) -> RingArray:
         """Return the ring elements, shape (elements,)."""
@@ -187,10 +210,6 @@ class MaskedPlan(VectorPlan, Protocol):
     @property
     def min_clients(self) -> int:
         """The least number of clients of a round."""
-
-    @property
-    def masking(self) -> str:
-        """How vectors are masked: 'common' or 'pairwise'."""
 
     @property
     def rounds(self) -> Sized:
@@ -221,6 +240,11 @@ class GlobalMsa:
         With pairwise masking: round number to this client's fresh share of the noise.
     stored : StoredRounds
         On resume: stored uplinks are sent again byte for byte, stored replies are not asked for again.
+
+    Attributes
+    ----------
+    silent : list of tuple of PartyId
+        Of each round so far, with threshold masks: the clients in the sum that left more of their noise in it.
     """
 
     def __init__(
@@ -233,6 +257,7 @@ class GlobalMsa:
         ahead = Ahead(len(plan.rounds), plan.releases, share)
         ahead.stock(plan.rounds_ahead(len(stored.replies)))
         self._rounds = ClientRounds(me, ahead, stored, masks)
+        self.silent: list[tuple[PartyId, ...]] = []
 
     def add_up(self, t: int, local_update: LocalUpdate) -> Party[tuple[NDArray[np.int64], tuple[PartyId, ...]]]:
         """Add up all clients' masked updates of round t; return the noisy sum and the clients in it.
@@ -263,6 +288,7 @@ class GlobalMsa:
                 f"{self._plan.min_clients} (--min-clients)",
                 rank=SERVER.rank,
             )
+        self.silent.append(reply.silent or ())
         ready = of_all and reply.included == self._everybody
         mask = of_all[0] if ready else masks.total(t, reply.included, history)
         noisy = shape.ring.decode(reply.elements(shape) - mask)  # Figure 1: Enc(v + gamma) - r, times 2^q
@@ -271,10 +297,14 @@ class GlobalMsa:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the server has at the end: the clients included in each round, and those that missed the last one."""
+    """What the server has at the end: the clients included in each round, and those that missed the last one.
+
+    `silent` are those of each round that left more of their noise in it, with threshold masks.
+    """
 
     included: tuple[tuple[PartyId, ...], ...]
     late: frozenset[PartyId]
+    silent: tuple[tuple[PartyId, ...], ...] = ()
 
 
 def server(
@@ -309,14 +339,16 @@ def server(
         plan.clients, len(plan.rounds), ahead, at_least=plan.min_clients, stored=stored, opening=opening
     )
     included: list[tuple[PartyId, ...]] = []
+    silent: list[tuple[PartyId, ...]] = []
 
-    def answer(total: RingArray, among: tuple[PartyId, ...]) -> NoisyMaskedSum:
-        return NoisyMaskedSum(total.tobytes(), among, plan.clients)
+    def answer(total: RingArray, among: tuple[PartyId, ...], t: int) -> NoisyMaskedSum:
+        return NoisyMaskedSum(total.tobytes(), among, plan.clients, None if opening is None else opening.silent[t])
 
     for t in range(len(plan.rounds)):  # Alg. 1, line 4; the rest is Figure 1
         shape = vector_format(plan, t)
         # Figure 1: "Compute sum", "Add noise value", send Enc(v + gamma)
         up, down = MessageFormat(MaskedUpdate, shape), MessageFormat(NoisyMaskedSum, shape)
-        reply = yield from rounds.masked(t, up, down, answer, stock=partial(plan.rounds_ahead, t))
+        reply = yield from rounds.masked(t, up, down, partial(answer, t=t), stock=partial(plan.rounds_ahead, t))
         included.append(reply.included)
-    return Served(tuple(included), rounds.late)
+        silent.append(reply.silent or ())
+    return Served(tuple(included), rounds.late, tuple(silent))

@@ -215,6 +215,20 @@ class SumsTerms(RunTerms):
         """Standard deviation of all noise over that of the noise that counts: sqrt(m / (m - t)) with shares, else 1."""
         return spread(self.clients, self.known_shares) if self.in_shares else 1.0
 
+    def noise_with(self, included: int, silent: int = 0) -> float:
+        """Return `all_noise` of a round in which some clients were lost.
+
+        Parameters
+        ----------
+        included : int
+            u, the clients in the sum.
+        silent : int
+            Those of them that left more of their noise in it than was needed.
+        """
+        if self.numbers is None or not self.in_shares:
+            return self.all_noise
+        return math.sqrt(Parts(self.numbers, Fraction(1), laplace=True).total(included, silent))
+
     @property
     def most_noise(self) -> float:
         """The same for the most noise that a sum ever has: with threshold masks before any part is taken off."""

@@ -194,11 +194,36 @@ class Protocol(Adapter, Generic[P]):
         values = {name: value for name, value in plan.to_json().items() if name not in self.unreported}
         return {**values, "rounds": rounds}
 
-    def common(self, session: Session, plan: P, included: Sequence[Sequence[PartyId]]) -> dict[str, Any]:
-        """Return what the reports of all parties have in common; `included` names the clients of each round."""
+    def common(
+        self,
+        session: Session,
+        plan: P,
+        included: Sequence[Sequence[PartyId]],
+        silent: Sequence[Sequence[PartyId]] = (),
+    ) -> dict[str, Any]:
+        """Return what the reports of all parties have in common.
+
+        Parameters
+        ----------
+        session : Session
+        plan : Plan
+        included : sequence of sequences of PartyId
+            The clients in each round.
+        silent : sequence of sequences of PartyId
+            With threshold masks, those of them that left more of their noise in it.
+        """
+        noisy: Any = plan
+        masking = self.masking(plan)
+        noise = (
+            [noisy.noise_with(len(among), len(left)) for among, left in zip(included, silent, strict=True)]
+            if masking == "threshold" and silent
+            else []
+        )
         return session.shared_entries(
+            silent=silent if noise else (),
+            noise=noise,
             clients=plan.clients,
-            masking=self.masking(plan),
+            masking=masking,
             parameters=self.parameters(plan, len(included)),
             included=included,
         )

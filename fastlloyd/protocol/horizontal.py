@@ -138,6 +138,7 @@ class OfRecords(Protocol[H]):
         plan: H,
         included: Sequence[tuple[PartyId, ...]],
         *,
+        silent: Sequence[tuple[PartyId, ...]] = (),
         centers: NDArray[np.float64] | None,
         sizes: NDArray[np.float64] | None = None,
         **more: Any,
@@ -150,6 +151,8 @@ class OfRecords(Protocol[H]):
         plan : Plan
         included : sequence of tuples of PartyId
             Per round, who was in it.
+        silent : sequence of tuples of PartyId
+            Per round, with threshold masks: those of them that left more of their noise in it.
         centers : float64 array, shape (k, d), or None
             Scaled domain; released. None where the result has none.
         sizes : float64 array, shape (k,), optional
@@ -161,7 +164,7 @@ class OfRecords(Protocol[H]):
         bounds = session.inputs.bounds.match(described.names)
         return Result(
             **{
-                "common": self.common(session, plan, included),
+                "common": self.common(session, plan, included, silent),
                 "claim": self.claim(session.config, plan),
                 "features": described.names,
                 "bounds": bounds,
@@ -272,6 +275,10 @@ class Horizontal(OfRecords[H]):
         numbers: Any = plan
         return getattr(numbers, "delta", 0.0) or automatic_delta(numbers.n_total)
 
+    def silent(self, end: ServerRoundsEnd) -> Sequence[tuple[PartyId, ...]]:
+        """Name the clients in each round that left more of their noise in it; only with threshold masks."""
+        return ()
+
     # What follows.
 
     def serve(self, session: Session) -> Party[Outcome]:
@@ -297,7 +304,7 @@ class Horizontal(OfRecords[H]):
         return (
             yield from conclude_without_result(
                 session,
-                self.common(session, plan, end.included),
+                self.common(session, plan, end.included, self.silent(end)),
                 plan.all_releases(),
                 end.late,
                 took_part=present if self.relays_seed(plan) else None,

@@ -160,6 +160,11 @@ class Masked(Horizontal[S]):
         yield from super().relay(session, plan)
         return (yield from relay_threshold(session, plan)) if plan.masking == "threshold" else None
 
+    def silent(self, end: Any) -> tuple[tuple[PartyId, ...], ...]:
+        """Name the clients in each round that left more of their noise in it; only with threshold masks."""
+        served: Served = end
+        return served.silent
+
     def server_secret(self) -> SecretRandom:
         """Return what the server draws its noise from."""
         return SecretRandom()

@@ -174,7 +174,32 @@ class SumsPlan(SumsTerms, RoundsPlan):
 
     def noise_on(self, name: str, t: int) -> float:
         """Return the standard deviation of all noise on each number of a part in round t, as `step` receives it."""
-        return next(self.rounds[t] * part.sensitivity * self.all_noise for part in self.parts if part.name == name)
+        return next(self.rounds[t] * part.sensitivity * self.noise_in(t) for part in self.parts if part.name == name)
+
+    def noise_in(self, t: int) -> float:
+        """Return the standard deviation of all noise in round t over that of the noise that counts, as planned."""
+        return self.all_noise
+
+    def played(self, noise: Sequence[float]) -> PlayedSums:
+        """Return the same plan with the noise that its first rounds have had (`noise_with`)."""
+        return PlayedSums(**self.values(), noise=tuple(noise))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedSums(SumsPlan):
+    """A plan of which some rounds are over: clients were lost in them, and their noise is known.
+
+    Attributes
+    ----------
+    noise : tuple of float
+        Of each round so far: all noise over the noise that counts.
+    """
+
+    noise: tuple[float, ...]
+
+    def noise_in(self, t: int) -> float:
+        """Return the standard deviation of all noise in round t over that of the noise that counts."""
+        return self.noise[t] if t < len(self.noise) else self.all_noise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +219,8 @@ class SumsEnd:
     noise : ResultNoise
     state : object
         Public, after the last step: what a protocol's own `result` makes further files from.
+    silent : tuple of tuples of PartyId
+        Of each round, with threshold masks: the clients in the sum that left more of their noise in it.
     """
 
     included: tuple[tuple[PartyId, ...], ...]
@@ -202,6 +229,7 @@ class SumsEnd:
     sizes: Floats | None
     noise: ResultNoise = field(repr=False)
     state: Any = field(repr=False)
+    silent: tuple[tuple[PartyId, ...], ...] = ()
 
 
 class MaskedSums(Masked[SumsPlan]):
@@ -358,11 +386,16 @@ class MaskedSums(Masked[SumsPlan]):
         """
         sums = GlobalMsa(session.me, plan, secrets, share=self.own_share(plan), stored=stored)
         state, included, passed = self.start(plan), [], []
+        noise: list[float] = []
+        played = plan
         for t in range(len(plan.rounds)):
             vector, among = yield from sums.add_up(t, partial(self._vector, points, state, plan))
             noisy = _split(vector / float(1 << plan.fraction_bits), plan)
             passed.append((noisy, state))
-            state = self.step(noisy, state, plan, t)
+            noise.append(plan.noise_with(len(among), len(sums.silent[t])))
+            if plan.masking == "threshold":
+                played = plan.played(noise)
+            state = self.step(noisy, state, played, t)
             included.append(among)
             yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(among)})
         return SumsEnd(
@@ -370,8 +403,9 @@ class MaskedSums(Masked[SumsPlan]):
             raw_labels=self.labels(points, state),
             centers=self.centers(state),
             sizes=noisy[self.counts] if self.counts else None,
-            noise=self.result_noise(plan, passed, state),
+            noise=self.result_noise(played, passed, state),
             state=state,
+            silent=tuple(sums.silent),
         )
 
     def _vector(self, raw_points: Floats, state: Any, plan: SumsPlan) -> NDArray[np.int64]:
@@ -423,7 +457,9 @@ class MaskedSums(Masked[SumsPlan]):
 
     def result(self, session: Session, plan: SumsPlan, end: SumsEnd) -> Result:
         """Return the result that the clients have at the end."""
-        return self.make_result(session, plan, end.included, centers=end.centers, sizes=end.sizes, noise=end.noise)
+        return self.make_result(
+            session, plan, end.included, silent=end.silent, centers=end.centers, sizes=end.sizes, noise=end.noise
+        )
 
     # What people read.
 

@@ -186,6 +186,7 @@ def _statement(run: str, roster: bytes, agreed: bytes, public: Any, result: str 
 def _public(values: Mapping[str, Any], releases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     kept = [{name: value for name, value in entry.items() if name not in _OWN_FIELDS} for entry in releases]
     version = {"results_version": values["results_version"]} if "results_version" in values else {}  # from schema 5 on
+    silent = [entry["clients_silent"] for entry in values["rounds"] if "clients_silent" in entry]  # threshold masks
     return {
         "protocol": values["protocol"],
         **version,
@@ -194,6 +195,7 @@ def _public(values: Mapping[str, Any], releases: Sequence[Mapping[str, Any]]) ->
         "parameters": values["parameters"],
         "releases": sorted(kept, key=lambda entry: (entry["round"], entry["name"])),
         "included": [entry["clients_included"] for entry in values["rounds"]],
+        **({"silent": silent} if silent else {}),
     }
 
 

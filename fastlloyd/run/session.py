@@ -162,6 +162,8 @@ class Session:
         masking: str | None,
         parameters: Mapping[str, Any],
         included: Sequence[Sequence[PartyId]],
+        silent: Sequence[Sequence[PartyId]] = (),
+        noise: Sequence[float] = (),
     ) -> dict[str, Any]:
         """Return the entries that report.json and server.json share, but for the traffic, which the end tells.
 
@@ -173,6 +175,10 @@ class Session:
             Public parameters of the protocol.
         included : sequence of sequences of PartyId
             Per round, who was included.
+        silent : sequence of sequences of PartyId
+            With threshold masks, per round: who of them left more of its noise in the sum.
+        noise : sequence of float
+            The same, per round: all noise over the noise that counts. Empty otherwise.
         """
         config, categories = self.config, self.inputs.categories
         unit = {} if config.unit is None else {"unit": config.unit, "per_unit": config.per_unit}
@@ -183,6 +189,8 @@ class Session:
             {"round": t, "clients_included": sorted(party.rank for party in parties), **dataclasses.asdict(cost)}
             for t, (parties, cost) in enumerate(zip(included, costs, strict=True))
         ]
+        for entry, left, all_noise in zip(rounds, silent, noise, strict=False):
+            entry |= {"clients_silent": sorted(party.rank for party in left), "noise": all_noise}
         return {
             "protocol": config.protocol,
             "results_version": config.row.results,

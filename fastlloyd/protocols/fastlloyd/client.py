@@ -38,6 +38,10 @@ class ClientResult:
         Per round, the clients whose updates were in the sum.
     path : tuple of float64 arrays, shape (k, d)
         The centres at the start and after each round, all public or released.
+    silent : tuple of tuple of PartyId
+        Per round, with threshold masks: the clients in the sum that left more of their noise in it.
+    noise : tuple of float
+        Per round: all noise over the noise that counts.
     chosen : Chosen or None
         The remaining clusters of `centers` if the clients choose k; None if k was given.
     """
@@ -46,6 +50,8 @@ class ClientResult:
     raw_labels: NDArray[np.int64]
     included: tuple[tuple[PartyId, ...], ...]
     path: tuple[NDArray[np.float64], ...]
+    silent: tuple[tuple[PartyId, ...], ...]
+    noise: tuple[float, ...]
     chosen: Chosen | None = None
 
 
@@ -89,17 +95,20 @@ def client(
     global_msa = GlobalMsa(me, plan, masks, share=share, stored=stored or StoredRounds())
     centers = first_centers(plan, start)  # line 3: Initialization(seed)
     included: list[tuple[PartyId, ...]] = []
-    path = [centers.exact]
+    path, noise, played = [centers.exact], [], plan
     for t in range(len(plan.rounds)):  # line 4
         # "Assignment Step" and "Local Update", lines 5 to 13: R and C in one vector, computed when it is sent.
         update = partial(local_update, raw_points, centers, plan, t)
         # "Global Update", lines 14 to 16: GlobalMSA once for both.
         noisy, among = yield from global_msa.add_up(t, update)
+        noise.append(plan.noise_with(len(among), len(global_msa.silent[t])))
+        if plan.masking == "threshold":
+            played = plan.played(noise)
         # "Post Process Result", lines 17 to 20.
-        centers = post_process(noisy, centers, plan, t)
+        centers = post_process(noisy, centers, played, t)
         included.append(among)
         path.append(centers.exact)
         yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(among)})
-    chosen = choose_k(plan, centers)
+    chosen = choose_k(played, centers)
     labels = assign(raw_points, centers.grid if chosen is None else chosen.grid)
-    return ClientResult(centers, labels, tuple(included), tuple(path), chosen)
+    return ClientResult(centers, labels, tuple(included), tuple(path), tuple(global_msa.silent), tuple(noise), chosen)

@@ -10,6 +10,7 @@ Source: FastLloyd, Eq. 7 and 8, Lemma A.1; docs/privacy.md; docs/fastlloyd-plus.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -247,6 +248,14 @@ class Plan(AgreedTerms, RoundsPlan):
         """Whether the clients add the noise, in shares: as the plan says, whatever masks there are."""
         return self.mechanism in SHARED
 
+    def noise_in(self, t: int) -> float:
+        """Return the standard deviation of all noise in round t over that of the noise that counts, as planned."""
+        return self.all_noise
+
+    def played(self, noise: Sequence[float]) -> PlayedPlan:
+        """Return the same plan with the noise that its first rounds have had (`noise_with`)."""
+        return PlayedPlan(**self.values(), noise=tuple(noise))
+
     @property
     def private(self) -> bool:
         """Whether the releases are differentially private."""
@@ -255,7 +264,7 @@ class Plan(AgreedTerms, RoundsPlan):
     def noise_deviations(self, t: int) -> tuple[float, float]:
         """Return the standard deviation of all noise on a sum and on a count of round t, in the units of the domain."""
         planned, grid = self.rounds[t], float(1 << self.fraction_bits)
-        more = self.all_noise * (math.sqrt(2.0) if NORM_OF.get(self.mechanism) == "l1" else 1.0)  # of the scale b
+        more = self.noise_in(t) * (math.sqrt(2.0) if NORM_OF.get(self.mechanism) == "l1" else 1.0)  # of the scale b
         return planned.sum_scale * more / grid, planned.count_scale * more / grid
 
     def releases(self, t: int) -> tuple[Release, ...]:
@@ -291,6 +300,23 @@ class Plan(AgreedTerms, RoundsPlan):
             Release(name=name, sensitivity=sensitivity, noise_scale=planned.sum_scale, **common),
             Release(name="counts", sensitivity=grid, noise_scale=planned.count_scale, **common),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedPlan(Plan):
+    """A plan of which some rounds are over: clients were lost in them, and their noise is known.
+
+    Attributes
+    ----------
+    noise : tuple of float
+        Of each round so far: all noise over the noise that counts.
+    """
+
+    noise: tuple[float, ...]
+
+    def noise_in(self, t: int) -> float:
+        """Return the standard deviation of all noise in round t over that of the noise that counts."""
+        return self.noise[t] if t < len(self.noise) else self.all_noise
 
 
 def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Plan:

@@ -102,7 +102,8 @@ class FastLloydFamily(Masked[Plan]):
             end.included,
             centers=left.exact,
             sizes=left.noisy_counts,
-            noise=noise_of(plan, end.centers, chosen),
+            silent=end.silent,
+            noise=noise_of(plan.played(end.noise), end.centers, chosen),
             movement=movements(end.path) if plan.private else None,
             costs=None if chosen is None else chosen.merging.costs,
         )

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.kmeans.update import join
+from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum, VectorFormat
+from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.privacy.release import GAUSSIAN_SHARES
 from fastlloyd.protocol.threshold import site_words, threshold_against, threshold_condition
+from fastlloyd.protocols.fastlloyd.quality import noise_of
+from fastlloyd.protocols.fastlloyd.rounds import Centers
 from fastlloyd.report.sight import who_sees
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_protocol
+from fastlloyd.wire.header import clients
 
 CONFIG = RunConfig(protocol="fastlloyd", n_total=10_000, k=3, masking="threshold")
 
@@ -128,3 +135,51 @@ def test_a_plan_whose_smallest_part_of_noise_is_too_small_is_refused(protocol):
     made = adapter.planned(with_values(config, {"ring_bits": 64}), 32, 2)
     least = min(one.noise_scale for one in made.all_releases() if one.mechanism == GAUSSIAN_SHARES)
     assert least > 5.0 * (31 * 30) ** 0.5
+
+
+def test_the_noise_of_a_round_is_that_of_who_was_in_it_and_who_was_silent():
+    plan = find_protocol("fastlloyd").planned(CONFIG, 6, 2)  # T = 4, t = 1
+    assert plan.noise_with(6) == plan.all_noise == (6 / 5) ** 0.5
+    assert plan.noise_with(5) == (5 / 4) ** 0.5 and plan.noise_with(4) == (4 / 3) ** 0.5
+    # A silent client leaves in what the others took off: 1 / (T - t) - 1 / (u - t) of the counted variance.
+    assert plan.noise_with(5, 2) == pytest.approx((5 / 4 + 2 * (1 / 3 - 1 / 4)) ** 0.5, rel=1e-12)
+    assert plan.noise_with(4, 1) == plan.noise_with(4)  # nothing was to be taken off
+    common = find_protocol("fastlloyd").planned(with_values(CONFIG, {"masking": "common", "min_clients": 4}), 6, 2)
+    assert common.noise_with(4) == 1.0
+
+
+def test_ranges_and_verdicts_know_the_noise_that_rounds_have_had():
+    plan = find_protocol("fastlloyd").planned(CONFIG, 6, 2)
+    rounds = len(plan.rounds)
+    played = plan.played([plan.all_noise] * (rounds - 1) + [plan.noise_with(5, 2)])
+    more = plan.noise_with(5, 2) / plan.all_noise
+    assert played.noise_deviations(0) == plan.noise_deviations(0)
+    assert played.noise_deviations(rounds - 1) == pytest.approx(
+        [more * one for one in plan.noise_deviations(rounds - 1)]
+    )
+    assert plan.played([]).noise_deviations(0) == plan.noise_deviations(0)
+    released = np.repeat([[200, 100, 3000]], 3, axis=0).astype(np.int64) << plan.fraction_bits
+    centers = Centers(
+        np.zeros((3, 2)), np.zeros((3, 2), np.int64), np.full(3, 3000.0), released=join(*_parts(released))
+    )
+    planned, had = (noise_of(one, centers).size_ranges for one in (plan, played))
+    assert planned is not None and had is not None
+    assert np.diff(had) == pytest.approx(more * np.diff(planned))
+
+
+def _parts(released):
+    return released[:, :2], released[:, 2]
+
+
+def test_with_threshold_masks_a_sum_also_names_those_who_were_silent():
+    ring, ranks = Ring(32), clients(9)
+    shape = VectorFormat(ring, 2, 9, opened=True)
+    reply = NoisyMaskedSum(bytes(8), ranks[:8], 9, ranks[6:8])
+    assert reply.body() == bytes.fromhex("ff00c000") + bytes(8)
+    assert NoisyMaskedSum.read(reply.body(), shape) == reply
+    with pytest.raises(ValueError, match="silent clients are not all in the sum"):
+        NoisyMaskedSum.read(bytes.fromhex("ff000001") + bytes(8), shape)
+    # Other masks: the bytes are those of before.
+    other = NoisyMaskedSum(bytes(8), ranks[:8], 9)
+    assert other.body() == bytes.fromhex("ff00") + bytes(8)
+    assert NoisyMaskedSum.read(other.body(), VectorFormat(ring, 2, 9)).silent is None

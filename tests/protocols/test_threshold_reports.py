@@ -1,0 +1,35 @@
+"""What a whole run with threshold masks writes about its rounds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fastlloyd.report.document import load
+from tests.protocols.whole import done_flags
+
+RUN = ("--dataset", "iris", "--k", 3, "--masking", "threshold", "--rounds", 2, "--output", "out")
+
+
+@pytest.mark.parametrize("protocol", ["fastlloyd", "fastlloyd-plus"])
+def test_a_report_says_who_was_in_a_round_who_was_silent_and_how_much_noise_there_was(
+    tmp_path: Path, protocol: str
+) -> None:
+    done_flags(tmp_path, (*RUN, "--protocol", protocol), n=5)
+    report = load(tmp_path / "out" / "report.json")
+    server = json.loads((tmp_path / "out" / "server.json").read_text("utf-8"))
+    for document in (report, server):
+        assert document["parties"]["masking"] == "threshold"
+        for entry in document["rounds"]:
+            assert entry["clients_included"] == [1, 2, 3, 4] and entry["clients_silent"] == []
+            assert entry["noise"] == (4 / 3) ** 0.5
+    assert "without a roster not against a server that breaks the rules" in report["claim"]
+    assert report["parameters"]["noise_price"] > (4 / 3) ** 0.5
+
+
+def test_other_masks_write_what_they_wrote(tmp_path: Path) -> None:
+    done_flags(tmp_path, (*RUN, "--masking", "pairwise", "--protocol", "fastlloyd"), n=3)
+    report = load(tmp_path / "out" / "report.json")
+    assert all(not {"clients_silent", "noise"} & entry.keys() for entry in report["rounds"])
