@@ -222,14 +222,16 @@ def test_common_masks_of_one_round_are_independent_and_another_shape_is_another_
 @pytest.mark.parametrize("changes", [{}, {"protocol": "sulloyd"}, {"masking": "pairwise"}], ids=str)
 def test_a_histogram_has_the_noise_of_its_counts_on_each_cell(changes: dict[str, Any]) -> None:
     plan, secret = planned(4000, ring_bits=64, **changes), SecretRandom()
-    in_shares = "masking" in changes
-    more = 2**-0.5 if in_shares else 1.0
+
+    def shared(plan: Plan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
+        return draw_share(plan, t, plan.share, secret)
+
+    draw, other, more = (draw_noise, shared, 1.0) if "masking" not in changes else (shared, draw_noise, 2**-0.5)
     laplace = 2**0.5 if changes.get("protocol") else 1.0
-    drawn = [draw_share(plan, t, plan.share, secret) if in_shares else draw_noise(plan, t, secret) for t in range(3)]
+    drawn = [draw(plan, t, secret) for t in range(3)]
     assert [each.shape for each in drawn] == [(4000,), (9,), (9,)]
     # Eight deviations of what 4,000 draws may show.
     assert drawn[0].std() == pytest.approx(plan.rounds[0].count_scale * more * laplace, rel=0.15)
-    other = draw_noise if draw is draw_share else draw_share
     assert [other(plan, t, secret).any() for t in range(3)] == [False] * 3
     assert [other(plan, t, secret).size for t in range(3)] == [4000, 9, 9]
     sums, counts = plan.noise_deviations(0)
