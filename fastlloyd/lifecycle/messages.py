@@ -16,19 +16,27 @@ from fastlloyd.lifecycle.closing import Chains, Counters, Totals
 from fastlloyd.lifecycle.hello import Hello, PlanProposal, Ready
 from fastlloyd.lifecycle.same_secret import EqualityProof, EqualityTag
 from fastlloyd.lifecycle.sealed import SealedParts, SealedSeed, SealKey, SealKeys
-from fastlloyd.lifecycle.shared_secrets import PairPublicKey, SeedConfirmation, SeedContribution
-from fastlloyd.party.declaration import MessageBounds, Messages, kinds_of, largest_bodies, pairwise, seen_as
+from fastlloyd.lifecycle.shared_secrets import PairCiphertext, PairPublicKey, SeedConfirmation, SeedContribution
+from fastlloyd.party.declaration import MessageBounds, Messages, common, kinds_of, largest_bodies, pairwise, seen_as
 from fastlloyd.wire.header import PartyId
 
 OPENING: Messages = (Hello, PlanProposal)
 """Who takes part, and the plan."""
 READY: Messages = (Ready,)
 """The set-up is done."""
-SEED: Messages = (SeedContribution, SeedConfirmation)
+SEED: Messages = (
+    seen_as(
+        *(PairPublicKey, PairCiphertext, SeedContribution, SeedConfirmation),
+        about="agree on the seed of the masks",
+        others="a public key or ciphertext, a sealed part and tags each, hence the seed",
+        variant="",
+        when=common,
+    ),
+)
 """A common seed over the clients' own links."""
 SEALED: Messages = (SealKey, SealedParts, SealKeys, SealedSeed)
 """A common seed through the server."""
-PAIRS: Messages = (PairPublicKey, SeedConfirmation)
+PAIRS: Messages = (PairPublicKey, PairCiphertext, SeedConfirmation)
 """A secret for each pair of clients."""
 EQUALITY: Messages = (EqualityTag, EqualityProof)
 """A comparison through the server, with common masks."""

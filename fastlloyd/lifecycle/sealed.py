@@ -3,7 +3,7 @@
 ::
 
     client i                                             server
-      SealKey      X25519 key of this run, signed ------>
+      SealKey      key of this run, signed        ------>
     the first three clients
                    <------  SealKeys     of all clients
       SealedParts  32 random bytes, sealed for
@@ -17,42 +17,40 @@ and every sealed part is signed with its sender's roster key, together with the 
 the server cannot change, swap or replay any of them. An honest server refuses a wrong signature itself, so a client
 that receives one knows that the server is dishonest. The keys are made for this run and discarded after it.
 
+A part is sealed under a secret of two clients by X25519 and ML-KEM-768 together (`crypto/hybrid.py`), so that recorded
+messages do not open if only one of the two is broken one day. The sender encapsulates.
+
 Without a roster the signatures are zeros and prove nothing: a malicious server could read the seed.
 
-Source: FastLloyd, §3 ("clients share a common secret"), Fig. 1; RFC 8439 (ChaCha20-Poly1305); docs/protocol.md, "Seed".
+Source: FastLloyd, §3 ("clients share a common secret"), Fig. 1; docs/protocol.md, "Seed".
 """
 
 from __future__ import annotations
 
 import hmac
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Self
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
+from fastlloyd.crypto.hybrid import CIPHERTEXT_BYTES, PUBLIC_BYTES, RAW_BYTES, TAG_BYTES, HybridKey, seal, unseal
 from fastlloyd.crypto.link.identity import SIGNATURE_BYTES, Credentials
 from fastlloyd.errors import SecurityError
 from fastlloyd.lifecycle.same_secret import NotEqual, collect_tags, prove_equality
-from fastlloyd.masking.pairwise import PairKey
 from fastlloyd.party.declaration import DOWN, UP, OfPlan, Seen, common
 from fastlloyd.party.effects import Gather, Party, Receive, Send
 from fastlloyd.party.message import FixedBytes, NoPayload, Several, check_size
 from fastlloyd.randomness import domains
-from fastlloyd.randomness.prg import KEY_BYTES, NONCE_BYTES, derive
+from fastlloyd.randomness.prg import KEY_BYTES, derive
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
 
 CONTRIBUTORS = 3
 """The first clients contribute: none of them alone chooses the seed, and one good source of bits is enough."""
-_TAG_BYTES = 16
-"""Of ChaCha20-Poly1305."""
-_SIGNED_KEY = (KEY_BYTES, SIGNATURE_BYTES)
-_NONCE = bytes(NONCE_BYTES)
+_SIGNED_KEY = (PUBLIC_BYTES, SIGNATURE_BYTES)
 _DIGESTS = (KEY_BYTES, KEY_BYTES)
-_SIGNED_BOX = (KEY_BYTES + _TAG_BYTES, SIGNATURE_BYTES)
+_SIGNED_BOX = (CIPHERTEXT_BYTES, KEY_BYTES + TAG_BYTES, SIGNATURE_BYTES)
 
 
 def sealed_parts_bytes(clients: int) -> int:
@@ -66,8 +64,8 @@ class SealKey(FixedBytes):
 
     Attributes
     ----------
-    public : bytes of length 32
-        X25519 key of this run.
+    public : bytes of length 1216
+        Key of this run: `HybridKey.public`.
     signature : bytes of length 64
         Zeros without a roster.
     """
@@ -107,12 +105,15 @@ class Box(FixedBytes):
 
     Attributes
     ----------
+    ciphertext : bytes of length 1088
+        What the receiver needs for the secret that the part is sealed under.
     sealed : bytes of length 48
     signature : bytes of length 64
         The sender's; zeros without a roster.
     """
 
     SIZES = _SIGNED_BOX
+    ciphertext: bytes = field(repr=False)
     sealed: bytes = field(repr=False)
     signature: bytes = field(repr=False)
 
@@ -154,10 +155,11 @@ class SealedParts(NoPayload):
 class SealedPart(FixedBytes):
     """A part of the seed as its receiver gets it: a piece of a message, whose place says who sent it."""
 
-    SIZES = (KEY_BYTES, *_DIGESTS, *_SIGNED_BOX)
+    SIZES = (PUBLIC_BYTES, *_DIGESTS, *_SIGNED_BOX)
     public: bytes = field(repr=False)
     context: bytes = field(repr=False)
     digest: bytes = field(repr=False)
+    ciphertext: bytes = field(repr=False)
     sealed: bytes = field(repr=False)
     signature: bytes = field(repr=False)
 
@@ -217,7 +219,7 @@ class Sealing:
         if self.me in contributors:
             parts[self.me] = secret.bytes(KEY_BYTES)
         if len(self.clients) > 1:
-            key = PairKey(secret.bytes(KEY_BYTES))
+            key = HybridKey(secret.bytes(RAW_BYTES), self.me, purpose=domains.SEAL_SECRET, run_id=self.run_id)
             signature = self.credentials.sign(_key_statement(self.run, self.me, key.public), domains.SEAL_KEY)
             yield Send((SERVER,), SealKey(key.public, signature), SETUP_ROUND)
             if self.me in contributors:
@@ -268,14 +270,15 @@ class Sealing:
         """Return who else may be at fault if nothing is signed."""
         return "" if self.credentials.authentic else " (or the server changed it: without a roster nobody can tell)"
 
-    def _share(self, key: PairKey, party: PartyId, public: bytes) -> bytes:
-        """Return the secret shared with another client."""
+    @contextmanager
+    def _doubted(self) -> Iterator[None]:
+        """Add to an error who else may be at fault."""
         try:
-            return key.secret_with(self.me, party, public, self.run_id)
+            yield
         except SecurityError as error:
             raise SecurityError(f"{error}{self._doubt}", rank=error.rank) from error
 
-    def _seal(self, key: PairKey, part: bytes, keys: SealKeys) -> SealedParts:
+    def _seal(self, key: HybridKey, part: bytes, keys: SealKeys) -> SealedParts:
         """Seal this client's part for each other client."""
         digest = _digest(part, self.me, self.context)
         boxes = []
@@ -285,14 +288,15 @@ class Sealing:
             signed = _key_statement(self.run, party, theirs.public)
             if not self.credentials.signed(party, signed, theirs.signature, domains.SEAL_KEY):
                 raise _forged(f"a key of {party} for the common seed", party)
-            shared = self._share(key, party, theirs.public)
-            sealed = _cipher(shared, self.me, self.context, digest).encrypt(_NONCE, part, None)
-            public = SealedPart(key.public, self.context, digest, sealed, b"")
+            with self._doubted():
+                ciphertext, shared = key.encapsulate(party, theirs.public)
+            sealed = seal(part, shared, domains.SEED_SEAL, _seal_context(self.me, self.context, digest))
+            public = SealedPart(key.public, self.context, digest, ciphertext, sealed, b"")
             statement = _part_statement(self.run, self.me, party, theirs.public, public)
-            boxes.append(Box(sealed, self.credentials.sign(statement, domains.SEALED_PART)))
+            boxes.append(Box(ciphertext, sealed, self.credentials.sign(statement, domains.SEALED_PART)))
         return SealedParts(self.context, digest, tuple(boxes))
 
-    def _open(self, key: PairKey, sender: PartyId, part: SealedPart) -> bytes:
+    def _open(self, key: HybridKey, sender: PartyId, part: SealedPart) -> bytes:
         """Open what another client sealed for this one."""
         statement = _part_statement(self.run, sender, self.me, key.public, part)
         if not self.credentials.signed(sender, statement, part.signature, domains.SEALED_PART):
@@ -303,10 +307,11 @@ class Sealing:
                 f"on both sides; compare the rosters, configurations and versions of the two{self._doubt}",
                 rank=sender.rank,
             )
-        shared = self._share(key, sender, part.public)
+        with self._doubted():
+            shared = key.decapsulate(sender, part.public, part.ciphertext)
         try:
-            plain = _cipher(shared, sender, self.context, part.digest).decrypt(_NONCE, part.sealed, None)
-        except InvalidTag as error:
+            plain = unseal(part.sealed, shared, domains.SEED_SEAL, _seal_context(sender, self.context, part.digest))
+        except ValueError as error:
             raise SecurityError(
                 f"the part of the common seed that {sender} sealed for {self.me} does not open: expected one that was "
                 f"sealed for this run and this client's key{self._doubt}",
@@ -358,7 +363,9 @@ def relay_seed(clients: tuple[PartyId, ...], *, run: bytes, credentials: Credent
             said = sent[sender]
             others = [party for party in clients if party != sender]
             for party, box in zip(others, said.boxes, strict=True):
-                part = SealedPart(keys[sender].public, said.context, said.digest, box.sealed, box.signature)
+                part = SealedPart(
+                    keys[sender].public, said.context, said.digest, box.ciphertext, box.sealed, box.signature
+                )
                 statement = _part_statement(run, sender, party, keys[party].public, part)
                 if not credentials.signed(sender, statement, box.signature, domains.SEALED_PART):
                     raise _unsigned(sender, f"the part of the common seed that it sealed for {party}")
@@ -373,12 +380,9 @@ def _digest(part: bytes, sender: PartyId, context: bytes) -> bytes:
     return derive(part, domains.SEED_PART, struct.pack("<I", sender.rank) + context)
 
 
-def _cipher(shared: bytes, sender: PartyId, context: bytes, digest: bytes) -> ChaCha20Poly1305:
-    """Bind a seal to its sender, the public set-up and the digest sent to all; the secret binds keys and run.
-
-    So its key is used once, with the nonce 0, and a seal under other values does not open.
-    """
-    return ChaCha20Poly1305(derive(shared, domains.SEED_SEAL, struct.pack("<I", sender.rank) + context + digest))
+def _seal_context(sender: PartyId, context: bytes, digest: bytes) -> bytes:
+    """Bind a seal to its sender, the public set-up and the digest sent to all; the secret binds keys and run."""
+    return struct.pack("<I", sender.rank) + context + digest
 
 
 def _key_statement(run: bytes, party: PartyId, public: bytes) -> bytes:
@@ -388,7 +392,7 @@ def _key_statement(run: bytes, party: PartyId, public: bytes) -> bytes:
 def _part_statement(run: bytes, sender: PartyId, receiver: PartyId, key: bytes, part: SealedPart) -> bytes:
     """Return the bytes that the sender of a part signs; `key` is the receiver's."""
     ranks = struct.pack("<II", sender.rank, receiver.rank)
-    return run + ranks + part.public + key + part.context + part.digest + part.sealed
+    return run + ranks + part.public + key + part.context + part.digest + part.ciphertext + part.sealed
 
 
 def _forged(what: str, party: PartyId) -> SecurityError:

@@ -1,17 +1,16 @@
 """Pairwise masks: they cancel in the sum over all clients, and in no smaller sum.
 
-Each pair of clients has its own secret: X25519 over their link (authenticated TLS), with keys made for this run
-only. Client i adds, for every other client j, the key stream of the pair (i, j): with a plus if i < j, else with a
-minus. So the sum over all clients is free of masks, and the server gets it by adding up. A sum without some client
-still carries that client's streams with all others, uniform on the ring without these secrets: the sum of
-fewer clients cannot be unmasked.
+Each pair of clients has its own secret, agreed for this run only (`lifecycle/shared_secrets.py`). Client i adds, for
+every other client j, the key stream of the pair (i, j): with a plus if i < j, else with a minus. So the sum over all
+clients is free of masks, and the server gets it by adding up. A sum without some client still carries that client's
+streams with all others, uniform on the ring without these secrets: the sum of fewer clients cannot be unmasked.
 
 The pair's keys are bound to purpose, run and pair, the nonce to round, tensor and history: a digest of all replies
 before the round. So a stream never covers two vectors that other replies have led to (`masking/mask.py`). The share of
 noise under it is drawn once: `protocols/fastlloyd/client.py` re-sends stored bytes.
 
-Source: Bonawitz et al., "Practical secure aggregation" (2017), §4.0.1 "Masking with one-time pads"; RFC 7748 (X25519);
-docs/protocol.md, "Masks".
+Source: Bonawitz et al., "Practical secure aggregation" (2017), §4.0.1 "Masking with one-time pads"; docs/protocol.md,
+"Masks".
 """
 
 from __future__ import annotations
@@ -23,66 +22,13 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from fastlloyd.errors import PeerError, SecurityError
+from fastlloyd.errors import PeerError
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.masking.mask import MaskStream
 from fastlloyd.randomness import domains
-from fastlloyd.randomness.prg import KEY_BYTES, derive
+from fastlloyd.randomness.prg import KEY_BYTES
 from fastlloyd.wire.header import SERVER, PartyId
-
-
-class PairKey:
-    """One client's key for one run.
-
-    Parameters
-    ----------
-    raw_key : bytes of length 32
-        Fresh secret bytes; never shown.
-
-    Attributes
-    ----------
-    public : bytes of length 32
-        What the other clients receive.
-    """
-
-    __slots__ = ("_private", "public")
-
-    def __init__(self, raw_key: bytes) -> None:
-        self._private = X25519PrivateKey.from_private_bytes(raw_key)
-        self.public = self._private.public_key().public_bytes_raw()
-
-    def secret_with(self, me: PartyId, other: PartyId, public: bytes, run_id: bytes) -> bytes:
-        """Derive the secret of a pair, the same on both sides.
-
-        Parameters
-        ----------
-        me, other : PartyId
-        public : bytes of length 32
-            Received from `other`.
-        run_id : bytes
-
-        Returns
-        -------
-        bytes of length 32
-
-        Raises
-        ------
-        SecurityError
-            The other's key is not one that an honest client makes.
-        """
-        try:
-            shared = self._private.exchange(X25519PublicKey.from_public_bytes(public))
-        except ValueError as error:
-            raise SecurityError(
-                f"{other} sent a key that yields no secret, expected a fresh X25519 key; check its version",
-                rank=other.rank,
-            ) from error
-        keys = {me: self.public, other: public}
-        first, second = sorted(keys)
-        context = struct.pack("<II", first.rank, second.rank) + keys[first] + keys[second]
-        return derive(shared, domains.PAIR, context, salt=run_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,18 @@ from fastlloyd.protocol.threshold import threshold_against, threshold_condition,
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.claim import Claim
 from fastlloyd.report.outlook import PlanLine
-from fastlloyd.report.sight import NOISE, NOTHING, OWN_LABELS, RELEASED, Flow, Sight, Sights, see_shares
+from fastlloyd.report.sight import (
+    BOTH_KEYS,
+    NOISE,
+    NOTHING,
+    OWN_LABELS,
+    RELEASED,
+    Flow,
+    Sight,
+    Sights,
+    recorded,
+    see_shares,
+)
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import Begun, HorizontalPlan, MaskAgreement, relay_threshold
 from fastlloyd.run.inputs import fill_public, settle_clients
@@ -274,7 +285,9 @@ def masked_sights(
     clients = Sight("each client", f"its own records; {learns}", shield)
     if parameters["masking"] == "pairwise":
         return Sights(
-            (Sight("the server", f"who was included; {learns}", shield), clients), see_shares(parameters, sums)
+            (Sight("the server", f"who was included; {learns}", shield), clients),
+            see_shares(parameters, sums),
+            recorded(f"what the server sees: {learns}; no client's own vector", shield),
         )
     if threshold(parameters):
         return threshold_sights(parameters, sums=sums, clients=clients)
@@ -295,6 +308,7 @@ def masked_sights(
                 shield,
             ),
         ),
+        recorded("what the server sees: masked sums, which are random numbers", f"the masks, under {BOTH_KEYS}"),
     )
 
 

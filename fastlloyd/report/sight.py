@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 NOISE = "the noise: this is what the promise is about"
 NOTHING = "nothing"
+BOTH_KEYS = "keys that were agreed by X25519 and ML-KEM-768 together"
+GUESSED_IDS = "; where ids are intersected, which of the ids that it can guess each party holds"
 _NETWORK_SEES = "who talks to whom, when and how much; why a run ended"
 _LINKS = "links are encrypted (TLS 1.3)"
 _UNCHECKED = "links are encrypted, but nobody checked the keys: whoever could change traffic at the start could read it"
@@ -137,10 +139,35 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Sights:
-    """What each kind of party sees alone, and what some see together."""
+    """What each kind of party sees alone, and what some see together.
+
+    Attributes
+    ----------
+    alone, together : tuple of Sight
+    later : Sight or None
+        What `recorded` returns; None: not stated.
+    """
 
     alone: tuple[Sight, ...]
     together: tuple[Sight, ...]
+    later: Sight | None = None
+
+
+def recorded(sees: str, protection: str) -> Sight:
+    """Return what the links show to somebody who has recorded them, once X25519 can be broken.
+
+    Parameters
+    ----------
+    sees : str
+    protection : str
+        Of what is seen: `BOTH_KEYS` does not fall with X25519.
+    """
+    return Sight(
+        "whoever records the network today and breaks X25519 one day (a quantum computer), if the links' keys are "
+        "agreed by X25519 alone",
+        sees,
+        protection,
+    )
 
 
 class ProtocolWords:
@@ -197,7 +224,8 @@ def who_sees(
         "all that this party sees, its records too",
         "nothing: launcher and computers are trusted",
     )
-    return Sights((*found.alone, network), (*found.together, host))
+    later = found.later or recorded("what crosses the links", "what the protocol says of its messages")
+    return Sights((*found.alone, network, later), (*found.together, host), later)
 
 
 def about_ranges(protocol: str) -> str | None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
+from fastlloyd.crypto.hybrid import require_hybrid
 from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.errors import (
@@ -137,6 +138,7 @@ class _Execution:
         try:
             session = self._meet(links, problem, deadline_s)
             session.carrier = announcer.carrier or self._carrier(session.config.transport)
+            session.key_exchange = links.key_exchange
             self.files = self._make_files(session)
             outcome = self._live(session, links, self.files)
             self.files.write(outcome)
@@ -161,6 +163,7 @@ class _Execution:
             protocol = find_protocol(config.protocol)
             if config.evaluate:
                 check_available()
+            require_hybrid()
             settled, inputs = protocol.gather(config, count)
             self.session = session = Session(
                 me=me,

@@ -332,8 +332,15 @@ class Begun(Generic[P]):
 
     def fresh_seed(self) -> Party[bytes]:
         """Agree on a seed over the clients' links, and keep it nowhere: for a protocol without resume."""
-        session, context = self.session, self.agreement().context
-        return agree_seed(session.me, session.everybody, run_id=session.run_id, context=context, secret=SecretRandom())
+        _, seed = yield from self.fresh_secrets()
+        return seed
+
+    def fresh_secrets(self) -> Party[tuple[PairSecrets, bytes]]:
+        """Agree on a secret with each other client besides `fresh_seed`."""
+        session, secret = self.session, SecretRandom()
+        bound = {"run_id": session.run_id, "context": self.agreement().context}
+        pairs = yield from agree_pairs(session.me, session.everybody, **bound, secret=secret)
+        return pairs, (yield from agree_seed(pairs, **bound, secret=secret))
 
     @property
     def to_keep(self) -> dict[str, Any]:

@@ -93,6 +93,7 @@ class Session:
     run_id: bytes = b""
     digest: bytes = b""
     carrier: str = "memory"
+    key_exchange: list[str] | None = None
     mpi: str | None = None
     prints: bool = False
     started: float = field(default_factory=time.perf_counter)
@@ -215,6 +216,7 @@ class Session:
                 "delay_seconds": config.delay,
                 "profile": config.network,
                 "shaping": config.shaping,
+                "key_exchange": self.key_exchange,
             },
             "machine": document.machine(self.mpi),
         }

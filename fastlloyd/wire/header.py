@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import compress
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
-PROTOCOL_VERSION = 8
+PROTOCOL_VERSION = 9
 SETUP_ROUND = 0xFFFF_FFFF
 FINAL_ROUND = 0xFFFF_FFFE
 COMPARE_ROUND = 0xFFFF_FFFD

@@ -30,7 +30,7 @@ from fastlloyd.lifecycle.align.columns import Columns, RecordCount, read_feature
 from fastlloyd.lifecycle.align.ids import IdTag
 from fastlloyd.lifecycle.closing import Account, Chains, Counters, ResultDigest, Sent, Totals
 from fastlloyd.lifecycle.hello import Go, Hello, PlanProposal, Ready
-from fastlloyd.lifecycle.shared_secrets import PairPublicKey
+from fastlloyd.lifecycle.shared_secrets import PairCiphertext, PairPublicKey
 from fastlloyd.net.link.frame import Notice, Start, StartDecision
 from fastlloyd.net.link.sums import Order, encode_ranks, take_ranks
 from fastlloyd.net.tcp.admission import Admission
@@ -196,7 +196,8 @@ def _documents() -> Iterator[Subject]:
         (Go(), None),
         (RecordCount(100), None),
         (IdTag(bytes(32)), None),
-        (PairPublicKey(bytes(range(32))), None),
+        (PairPublicKey(bytes(range(32)) * 38), None),
+        (PairCiphertext(bytes(range(32)) * 34), None),
         (Chains({SERVER: bytes(32), PartyId(2): bytes(range(32))}), None),
         (Chains({SERVER: bytes(32)}, ResultDigest(bytes(range(32)), bytes(32))), None),
         (Counters({PartyId(1): account}), (PartyId(1),)),

@@ -11,7 +11,7 @@ from fastlloyd.lifecycle.align.columns import Columns, RecordCount
 from fastlloyd.lifecycle.closing import Counters, Totals
 from fastlloyd.lifecycle.hello import Hello, PlanProposal, Ready
 from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
-from fastlloyd.lifecycle.shared_secrets import PairPublicKey
+from fastlloyd.lifecycle.shared_secrets import PairCiphertext, PairPublicKey
 from fastlloyd.net.link.frame import FrameKind, Notice
 from fastlloyd.protocols.feddp.messages import CentersMessage, ProjectedCentersMessage, ProjectionMessage
 from fastlloyd.protocols.kfed.messages import MergedCenters
@@ -202,6 +202,8 @@ def _special(play: str) -> Iterator[Lie]:
     if play in ("pairwise", "feddp", "vertical-dp", "vertical-he"):
         yield Lie(rank=1, act="zeros", type=PairPublicKey.TYPE, name="a pair key of zeros")
         yield Lie(rank=1, act="random", type=PairPublicKey.TYPE, name="a pair key of nobody", provable=False)
+        for act in ("zeros", "random"):
+            yield Lie(rank=1, act=act, type=PairCiphertext.TYPE, name=f"a pair's ciphertext: {act}", provable=False)
     if play.startswith("secfc"):
         for number in (0, 1, 10**6, 2**63, 2**64 - 1):
             for type_ in (Size.TYPE, Shared.TYPE):

@@ -25,6 +25,7 @@ LIBRARIES = (
     "encrypt_symmetric",
     "encrypt_zero",
     "encrypt_zero_symmetric",
+    "encapsulate",
     "generate",
 )
 """What draws inside a library: keys, and encryptions."""

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fastlloyd.crypto import hybrid
 from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.data.records import OwnRecords
@@ -42,6 +43,7 @@ from fastlloyd.run.vertical import OwnColumns
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.contracts import whole_run
 from tests.test_tables import messages
+from tests.vectors import mlkem768
 
 NAMES = {kind.TYPE: kind.__name__ for kind in messages()}
 CHANGED = PartyId(1)
@@ -188,11 +190,13 @@ def same_bits(label: str) -> Iterator[None]:
     """Let all secrets of all parties be the same in each run with this label."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", random.Random(label).randbytes)
+        # The library draws an encapsulation's bytes itself.
+        patch.setattr(hybrid, "_encapsulate", lambda public: mlkem768.encapsulate(public, os.urandom(32)))
         yield
 
 
 def watch(
-    case: Case, own: Mapping[PartyId, Any], patch: pytest.MonkeyPatch, label: str = "bits", viewer: PartyId = SERVER
+    case: Case, own: Mapping[PartyId, Any], patch: pytest.MonkeyPatch, label: str = "all bits", viewer: PartyId = SERVER
 ) -> View:
     """Run a session and keep what the server, or another viewer, received."""
     view = View()
@@ -338,11 +342,11 @@ def sign_the_digest(patch: pytest.MonkeyPatch) -> None:
 
 
 def lengthen_by_records(patch: pytest.MonkeyPatch) -> None:
-    """Let the length of a message depend on how many records a client has in cluster 0."""
+    """Let the length of a message depend on the labels of a client's records."""
     body, counts = Counters.body, {}
 
     def count(session: Any, made: Any, *, raw_labels: Any, **more: Any) -> Any:
-        counts[session.me] = int((raw_labels == 0).sum())
+        counts[session.me] = int(raw_labels.sum())
         return conclude(session, made, raw_labels=raw_labels, **more)
 
     patch.setattr("fastlloyd.protocol.horizontal.conclude", count)

@@ -229,8 +229,8 @@ def test_of_two_clients_with_different_seeds_nobody_is_named() -> None:
             0,
             "sent a malformed NoisyMaskedSum: the bitmap names clients beyond client 2",
         ),
-        (SealKey, lambda body: body[:31], 1, "sent a malformed SealKey: expected 96 bytes, got 31"),
-        (SealedSeed, lambda body: body[:-1], 0, "sent a malformed SealedSeed: expected 208 bytes, got 207"),
+        (SealKey, lambda body: body[:31], 1, "sent a malformed SealKey: expected 1280 bytes, got 31"),
+        (SealedSeed, lambda body: body[:-1], 0, "sent a malformed SealedSeed: expected 2480 bytes, got 2479"),
     ],
 )
 def test_malformed_messages_name_their_sender(type_, change, rank, sentence) -> None:

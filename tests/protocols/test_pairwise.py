@@ -15,7 +15,7 @@ from fastlloyd.errors import ConfigError, InternalError, PeerError, SecurityErro
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.lifecycle.rounds import Ahead, StoredRounds
-from fastlloyd.lifecycle.shared_secrets import PairPublicKey, SeedConfirmation
+from fastlloyd.lifecycle.shared_secrets import PairCiphertext, PairPublicKey, SeedConfirmation
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
@@ -101,6 +101,7 @@ def test_keys_and_tags_go_from_each_client_to_each_other_and_to_nobody_else(prot
     run_together(dataclasses.replace(config(protocol), masking="pairwise"), 3, tap=tap)
     pairs = {(i, j) for i in (1, 2, 3) for j in (1, 2, 3) if i != j}
     assert seen[PairPublicKey.TYPE] == pairs == seen[SeedConfirmation.TYPE]
+    assert seen[PairCiphertext.TYPE] == {(i, j) for i, j in pairs if i < j}
 
 
 def test_the_server_adds_no_noise_and_the_clients_of_common_masks_no_share() -> None:
@@ -201,18 +202,30 @@ def test_a_client_without_a_source_of_shares_does_not_start() -> None:
         next(client(PartyId(1), quantise(points, plan.fraction_bits), plan, masks=None))
 
 
+def flipped(body: bytes, place: int) -> bytes:
+    return body[:place] + bytes([body[place] ^ 1]) + body[place + 1 :]
+
+
 @pytest.mark.parametrize(
     "type_,change,text",
     [
         (PairPublicKey, lambda body: body[:31], "malformed"),
-        (PairPublicKey, lambda body: bytes(32), "client 2 sent a key"),
-        (PairPublicKey, lambda body: bytes(reversed(body)), "do not agree"),
+        (PairPublicKey, lambda body: bytes(1216), "client 2 sent a key that yields no secret"),
+        (PairPublicKey, lambda body: bytes(32) + body[32:], "client 2 sent a key that yields no secret"),
+        (PairPublicKey, lambda body: body[:32] + bytes([255]) * 1184, "client 2 sent a key that yields no secret"),
+        (PairPublicKey, lambda body: flipped(body, 0), "client 1 and client 2 do not agree"),
+        (PairPublicKey, lambda body: flipped(body, 1215), "client 1 and client 2 do not agree"),
+        (PairCiphertext, lambda body: body[:1087], "client 2 sent a malformed PairCiphertext: expected 1088 bytes"),
+        (PairCiphertext, lambda body: flipped(body, 0), "client 2 and client 3 do not agree|client 3 and client 2"),
+        (PairCiphertext, lambda body: flipped(body, 1087), "client 2 and client 3 do not agree|client 3 and client 2"),
         (SeedConfirmation, lambda body: bytes(32), "client 1 and client 2 do not agree"),
     ],
 )
-def test_a_wrong_key_or_tag_names_the_pair(type_, change, text: str) -> None:
+def test_a_wrong_key_ciphertext_or_tag_names_the_pair(type_, change, text: str) -> None:
+    to = 3 if type_ is PairCiphertext else 1
+
     def tap(sender, receiver, header, body):
-        return change(body) if header.type == type_.TYPE and (sender.rank, receiver.rank) == (2, 1) else body
+        return change(body) if header.type == type_.TYPE and (sender.rank, receiver.rank) == (2, to) else body
 
     with pytest.raises((PeerError, SecurityError), match=text):
         run_together(dataclasses.replace(config("fastlloyd"), masking="pairwise"), 3, tap=tap)

@@ -1,6 +1,7 @@
-"""Makes masks.json: common and pairwise masks. From docs/protocol.md ("Seed", "Masks") and RFCs 5869, 7748, 8439 alone.
+"""Makes masks.json: common and pairwise masks, secrets of pairs, sealed contributions to a seed.
 
-It imports nothing of the package. `python -m tests.vectors.make_masks > tests/vectors/masks.json` writes the file anew.
+From docs/protocol.md ("Secrets of two clients", "Seed", "Masks"), FIPS 203 and RFCs 5869, 7748, 8439 alone; it imports
+nothing of the package. `python -m tests.vectors.make_masks > tests/vectors/masks.json` writes the file anew.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import struct
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+from tests.vectors import mlkem768
 
 ELEMENTS = 9
 ROUNDS = (0, 1, 4_000_000_000)
@@ -22,6 +26,10 @@ SEED = hashlib.sha256(b"test vector: common seed").digest()
 REPLIES = [b"test vector: reply %d" % t for t in range(3)]
 CONTRIBUTIONS = [hashlib.sha256(b"test vector: contribution %d" % i).digest() for i in (1, 2, 3)]
 PRIVATE_KEYS = [hashlib.sha256(b"test vector: X25519 key %d" % i).digest() for i in (1, 2, 3)]
+MLKEM_SEEDS = [hashlib.sha512(b"test vector: ML-KEM seed %d" % i).digest() for i in (1, 2, 3)]
+PAIRS = [(i, j) for i in range(1, CLIENTS + 1) for j in range(i + 1, CLIENTS + 1)]
+MESSAGES = {(i, j): hashlib.sha256(b"test vector: ML-KEM message %d %d" % (i, j)).digest() for i, j in PAIRS}
+"""The random bytes of the encapsulation by client i for client j."""
 
 
 def hkdf(secret: bytes, purpose: bytes, context: bytes, salt: bytes = b"") -> bytes:
@@ -66,17 +74,35 @@ def common(bits: int) -> dict[str, dict[str, list[int]]]:
     return found
 
 
+def public(i: int) -> bytes:
+    """K_i."""
+    x25519 = X25519PrivateKey.from_private_bytes(PRIVATE_KEYS[i - 1]).public_key().public_bytes_raw()
+    return x25519 + mlkem768.public_key(MLKEM_SEEDS[i - 1])
+
+
+def ciphertext(i: int, j: int) -> tuple[bytes, bytes]:
+    """What client i sends client j > i, and ML-KEM's secret."""
+    secret, made = mlkem768.encapsulate(mlkem768.public_key(MLKEM_SEEDS[j - 1]), MESSAGES[i, j])
+    return made, secret
+
+
 def pair_secrets() -> dict[tuple[int, int], bytes]:
     """The secrets s_ij of all pairs i < j."""
     private = [X25519PrivateKey.from_private_bytes(key) for key in PRIVATE_KEYS]
-    public = [key.public_key().public_bytes_raw() for key in private]
     found = {}
-    for i in range(1, CLIENTS + 1):
-        for j in range(i + 1, CLIENTS + 1):
-            shared = private[i - 1].exchange(private[j - 1].public_key())
-            context = struct.pack("<II", i, j) + public[i - 1] + public[j - 1]
-            found[i, j] = hkdf(shared, b"fastlloyd pair secret", context, salt=RUN_ID)
+    for i, j in PAIRS:
+        made, secret = ciphertext(i, j)
+        shared = private[i - 1].exchange(private[j - 1].public_key())
+        context = struct.pack("<II", i, j) + public(i) + public(j) + made
+        found[i, j] = hkdf(secret + shared, b"fastlloyd pair secret 2", context, salt=RUN_ID)
     return found
+
+
+def contribution(i: int, j: int) -> bytes:
+    """What client i sends client j of a common seed over their link."""
+    secret = pair_secrets()[min(i, j), max(i, j)]
+    key = hkdf(secret, b"fastlloyd seed contribution", RUN_ID + struct.pack("<I", i))
+    return ChaCha20Poly1305(key).encrypt(bytes(12), CONTRIBUTIONS[i - 1], None)
 
 
 def pairwise(bits: int) -> dict[str, dict[str, list[int]]]:
@@ -108,7 +134,11 @@ def vectors() -> dict[str, object]:
         "contributions": [contribution.hex() for contribution in CONTRIBUTIONS],
         "seed_of_contributions": hkdf(b"".join(CONTRIBUTIONS), b"fastlloyd common seed", RUN_ID).hex(),
         "seed": SEED.hex(),
-        "private_keys": [key.hex() for key in PRIVATE_KEYS],
+        "private_keys": [x25519.hex() + mlkem.hex() for x25519, mlkem in zip(PRIVATE_KEYS, MLKEM_SEEDS, strict=True)],
+        "public_keys": [public(i + 1).hex() for i in range(CLIENTS)],
+        "messages": {f"{i} {j}": message.hex() for (i, j), message in MESSAGES.items()},
+        "ciphertexts": {f"{i} {j}": ciphertext(i, j)[0].hex() for i, j in PAIRS},
+        "sealed_contributions": {f"{i} {j}": contribution(i, j).hex() for one in PAIRS for i, j in (one, one[::-1])},
         "pair_secrets": {f"{i} {j}": secret.hex() for (i, j), secret in pair_secrets().items()},
         "common": {str(bits): common(bits) for bits in (32, 64)},
         "pairwise": {str(bits): pairwise(bits) for bits in (32, 64)},

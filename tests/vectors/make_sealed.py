@@ -1,7 +1,7 @@
 """Makes sealed.json: the agreement on the common seed through the server, message by message.
 
-From docs/protocol.md ("Seed") and RFCs 5869, 7748, 8032, 8439 alone; it imports nothing of the package. `python -m
-tests.vectors.make_sealed > tests/vectors/sealed.json` writes the file anew.
+From docs/protocol.md ("Secrets of two clients", "Seed"), FIPS 203 and RFCs 5869, 7748, 8032, 8439 alone; it imports
+nothing of the package. `python -m tests.vectors.make_sealed > tests/vectors/sealed.json` writes the file anew.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
+from tests.vectors import mlkem768
+
 CLIENTS = range(1, 6)
 CONTRIBUTORS = range(1, 4)
 RUN_ID = bytes(range(0xA0, 0xB0))
@@ -30,6 +32,9 @@ def label(text: str, i: int | str = "") -> bytes:
 RUN, CONTEXT = label("run"), label("context")
 SIGNING = {i: label("Ed25519 key", i) for i in CLIENTS}
 KEYS = {i: label("X25519 key", i) for i in CLIENTS}
+MLKEM_SEEDS = {i: label("ML-KEM d", i) + label("ML-KEM z", i) for i in CLIENTS}
+MESSAGES = {(c, i): label(f"ML-KEM message {c}", i) for c in CONTRIBUTORS for i in CLIENTS if i != c}
+"""The random bytes of the encapsulation by contributor c for client i."""
 PARTS = {i: label("part", i) for i in CONTRIBUTORS}
 
 
@@ -49,19 +54,24 @@ def sign(i: int, statement: bytes) -> bytes:
 
 
 def public(i: int) -> bytes:
-    return X25519PrivateKey.from_private_bytes(KEYS[i]).public_key().public_bytes_raw()
+    """K_i."""
+    x25519 = X25519PrivateKey.from_private_bytes(KEYS[i]).public_key().public_bytes_raw()
+    return x25519 + mlkem768.public_key(MLKEM_SEEDS[i])
 
 
-def pair_secret(i: int, j: int) -> bytes:
-    """s_ij, i < j, as with pairwise masks."""
-    shared = X25519PrivateKey.from_private_bytes(KEYS[i]).exchange(
-        X25519PrivateKey.from_private_bytes(KEYS[j]).public_key()
+def secret(c: int, i: int) -> tuple[bytes, bytes]:
+    """ct_ci, and the secret s_ci that contributor c makes for client i."""
+    secret, made = mlkem768.encapsulate(mlkem768.public_key(MLKEM_SEEDS[i]), MESSAGES[c, i])
+    shared = X25519PrivateKey.from_private_bytes(KEYS[c]).exchange(
+        X25519PrivateKey.from_private_bytes(KEYS[i]).public_key()
     )
-    return hkdf(shared, b"fastlloyd pair secret", u32(i, j) + public(i) + public(j), salt=RUN_ID)
+    low, high = sorted((c, i))
+    context = u32(low, high) + public(low) + public(high) + made
+    return made, hkdf(secret + shared, b"fastlloyd seal secret", context, salt=RUN_ID)
 
 
 def seal_key(i: int) -> bytes:
-    return public(i) + sign(i, b"fastlloyd seal key 1\0" + RUN + u32(i) + public(i))
+    return public(i) + sign(i, b"fastlloyd seal key 2\0" + RUN + u32(i) + public(i))
 
 
 def digest(c: int) -> bytes:
@@ -70,10 +80,11 @@ def digest(c: int) -> bytes:
 
 def box(c: int, i: int) -> bytes:
     """The part of contributor c, sealed for client i and signed."""
-    key = hkdf(pair_secret(min(c, i), max(c, i)), b"fastlloyd seed seal", u32(c) + CONTEXT + digest(c))
+    made, shared = secret(c, i)
+    key = hkdf(shared, b"fastlloyd seed seal", u32(c) + CONTEXT + digest(c))
     sealed = ChaCha20Poly1305(key).encrypt(bytes(12), PARTS[c], None)
-    said = u32(c, i) + public(c) + public(i) + CONTEXT + digest(c) + sealed
-    return sealed + sign(c, b"fastlloyd sealed part 1\0" + RUN + said)
+    said = u32(c, i) + public(c) + public(i) + CONTEXT + digest(c) + made + sealed
+    return made + sealed + sign(c, b"fastlloyd sealed part 2\0" + RUN + said)
 
 
 def alike(secret: bytes, purpose: bytes, context: bytes) -> list[bytes]:
@@ -93,7 +104,8 @@ def vectors() -> dict[str, object]:
         "run": RUN.hex(),
         "context": CONTEXT.hex(),
         "signing_keys": {i: key.hex() for i, key in SIGNING.items()},
-        "private_keys": {i: key.hex() for i, key in KEYS.items()},
+        "private_keys": {i: (KEYS[i] + MLKEM_SEEDS[i]).hex() for i in CLIENTS},
+        "messages": {f"{c} {i}": message.hex() for (c, i), message in MESSAGES.items()},
         "parts": {i: part.hex() for i, part in PARTS.items()},
         "seal_key": {i: seal_key(i).hex() for i in CLIENTS},
         "seal_keys": b"".join(map(seal_key, CLIENTS)).hex(),

@@ -22,15 +22,25 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from fastlloyd.crypto import hybrid
 from fastlloyd.crypto.commitment import derive_opening
+from fastlloyd.crypto.hybrid import HybridKey
 from fastlloyd.crypto.link.identity import Credentials, Identity, sign
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.lifecycle.closing import compare_through_server
 from fastlloyd.lifecycle.same_secret import THINGS, EqualityProof, EqualityTag, collect_tags
 from fastlloyd.lifecycle.sealed import SealedParts, SealedSeed, Sealing, SealKey, SealKeys, relay_seed
+from fastlloyd.lifecycle.shared_secrets import (
+    PairCiphertext,
+    PairPublicKey,
+    SeedConfirmation,
+    SeedContribution,
+    agree_pairs,
+    agree_seed,
+)
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, continue_history
-from fastlloyd.masking.pairwise import PairKey, PairSecrets, PairwiseMasks
+from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.chain import Mark
 from fastlloyd.privacy.ledger import Ledger
@@ -46,7 +56,7 @@ from fastlloyd.report.signed import SignedRecord
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import COMPARE_ROUND, SERVER, PartyId, clients
 from tests.protocols.support import parameters, run
-from tests.vectors import make_plus
+from tests.vectors import make_plus, mlkem768
 
 FOLDER = Path(__file__).parent
 GENERATORS = sorted(path.stem for path in FOLDER.glob("make_*.py"))
@@ -123,18 +133,80 @@ def test_the_common_seed() -> None:
     assert derive(contributions, domains.SEED, bytes.fromhex(case["run_id"])).hex() == case["seed_of_contributions"]
 
 
+def choose_messages(monkeypatch: pytest.MonkeyPatch, messages: dict[str, str]) -> None:
+    """Let parties encapsulate with known random bytes, by the program that the vectors were made with."""
+    honest, now = HybridKey.encapsulate, []
+
+    def encapsulate(key: HybridKey, other: PartyId, public: bytes) -> tuple[bytes, bytes]:
+        now[:] = [bytes.fromhex(messages[f"{key._me.rank} {other.rank}"])]
+        return honest(key, other, public)
+
+    monkeypatch.setattr(HybridKey, "encapsulate", encapsulate)
+    monkeypatch.setattr(hybrid, "_encapsulate", lambda public: mlkem768.encapsulate(public, *now))
+
+
+def play(lives: dict[PartyId, Any]) -> tuple[dict[PartyId, Any], dict[tuple[int, int, int], str]]:
+    """Run the parties; return their results, and what was sent: by type, sender and receiver."""
+    said: dict[tuple[int, int, int], str] = {}
+
+    def note(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
+        said[header.type, sender.rank, receiver.rank] = body.hex()
+        return body
+
+    return Simulation(lives, note).run(), said
+
+
+def test_the_secrets_of_pairs_and_a_seed_over_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, everybody = known("masks"), clients(3)
+    run = bytes.fromhex(case["run_id"])
+    choose_messages(monkeypatch, case["messages"])
+
+    def life(me: PartyId) -> Any:
+        bound = {"run_id": run, "context": bytes(32)}
+        drawn: Any = Drawn(case["private_keys"][me.rank - 1], case["contributions"][me.rank - 1])
+        pairs = yield from agree_pairs(me, everybody, **bound, secret=drawn)
+        seed = yield from agree_seed(pairs, **bound, secret=drawn)
+        return pairs, seed
+
+    found, said = play({me: life(me) for me in everybody})
+    for me in everybody:
+        pairs, seed = found[me]
+        for other, secret in pairs.secrets.items():
+            first, second = sorted((me, other))
+            assert secret.hex() == case["pair_secrets"][f"{first.rank} {second.rank}"]
+        assert seed.hex() == case["seed_of_contributions"]
+    expected = {
+        (PairPublicKey.TYPE, me.rank, other.rank): case["public_keys"][me.rank - 1]
+        for me, other in itertools.permutations(everybody, 2)
+    }
+    for kind, name in ((PairCiphertext, "ciphertexts"), (SeedContribution, "sealed_contributions")):
+        expected |= {(kind.TYPE, *map(int, pair.split())): body for pair, body in case[name].items()}
+    tags = {key: body for key, body in said.items() if key[0] == SeedConfirmation.TYPE}
+    assert {key: body for key, body in said.items() if key not in tags} == expected
+    assert len(tags) == 6
+
+
+@pytest.mark.parametrize("i,j", [(1, 2), (1, 3), (2, 3)])
+def test_both_clients_of_a_pair_come_to_the_known_secret(i: int, j: int) -> None:
+    """Without the known random bytes: whoever has the ciphertext and its key decapsulates."""
+    case, run = known("masks"), bytes.fromhex(known("masks")["run_id"])
+    key = HybridKey(bytes.fromhex(case["private_keys"][j - 1]), PartyId(j), purpose=domains.PAIR, run_id=run)
+    assert key.public.hex() == case["public_keys"][j - 1]
+    made, other = (bytes.fromhex(text) for text in (case["ciphertexts"][f"{i} {j}"], case["public_keys"][i - 1]))
+    assert key.decapsulate(PartyId(i), other, made).hex() == case["pair_secrets"][f"{i} {j}"]
+
+
 @pytest.mark.parametrize("bits", [32, 64])
 def test_pairwise_masks(bits: int) -> None:
     case = known("masks")
     run, elements, everybody = bytes.fromhex(case["run_id"]), case["elements"], clients(3)
-    keys = {me: PairKey(bytes.fromhex(key)) for me, key in zip(everybody, case["private_keys"])}
-    secrets: dict[PartyId, dict[PartyId, bytes]] = {me: {} for me in everybody}
-    for me, other in itertools.permutations(everybody, 2):
-        secrets[me][other] = keys[me].secret_with(me, other, keys[other].public, run)
-        first, second = sorted((me, other))
-        assert secrets[me][other].hex() == case["pair_secrets"][f"{first.rank} {second.rank}"]
     for me in everybody:
-        masks = PairwiseMasks(PairSecrets(me, secrets[me]), Ring(bits), elements, run)
+        secrets = {
+            other: bytes.fromhex(case["pair_secrets"]["{} {}".format(*sorted((me.rank, other.rank)))])
+            for other in everybody
+            if other != me
+        }
+        masks = PairwiseMasks(PairSecrets(me, secrets), Ring(bits), elements, run)
         for t, expected in case["pairwise"][str(bits)].items():
             assert masks.mask(int(t), me, history(case, int(t))).tolist() == expected[str(me.rank)]
 
@@ -257,8 +329,9 @@ class Drawn:
         return self._values.pop(0)
 
 
-def test_the_agreement_through_the_server() -> None:
+def test_the_agreement_through_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     case, everybody = known("sealed"), clients(5)
+    choose_messages(monkeypatch, case["messages"])
     identities = {me: certified(bytes.fromhex(case["signing_keys"][str(me.rank)])) for me in everybody}
     certificates = {me: identity.certificate_der for me, identity in identities.items()}
     run = bytes.fromhex(case["run"])
@@ -277,13 +350,7 @@ def test_the_agreement_through_the_server() -> None:
         lives[me] = sealing.agree(drawn)
     credentials = Credentials(identities[everybody[0]], certificates)
     lives[SERVER] = relay_seed(everybody, run=run, credentials=credentials, resumed=False)
-    said: dict[tuple[int, int, int], str] = {}
-
-    def note(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
-        said[header.type, sender.rank, receiver.rank] = body.hex()
-        return body
-
-    seeds = Simulation(lives, note).run()
+    seeds, said = play(lives)
     assert {seeds[me].hex() for me in everybody} == {case["seed"]}
     expected = {(kind.TYPE, 0, i): case[name] for kind, name in ((SealKeys, "seal_keys"),) for i in (1, 2, 3)}
     expected |= {(EqualityProof.TYPE, 0, i): case["alike_proof"] for i in range(1, 6)}
@@ -312,16 +379,10 @@ def test_end_of_a_run_and_signed_record() -> None:
     assert record.digest().hex() == case["compared"]
     openings = {i: derive_opening(seed, run_id, PartyId(int(i))).hex() for i in case["openings"]}
     assert openings == case["openings"]
-    said: dict[tuple[int, int, int], str] = {}
-
-    def note(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
-        said[header.type, sender.rank, receiver.rank] = body.hex()
-        return body
-
     compare = functools.partial(compare_through_server, secret=seed, result=run_id + record.digest())
     lives: dict[PartyId, Any] = {me: compare(me, everybody, everybody, transcript) for me in everybody}
     lives[SERVER] = collect_tags(everybody, everybody, (), COMPARE_ROUND, THINGS)
-    Simulation(lives, note).run()
+    _, said = play(lives)
     expected = {(EqualityTag.TYPE, int(i), 0): body for i, body in case["alike_tag"].items()}
     assert said == expected | {(EqualityProof.TYPE, 0, i): case["alike_proof"] for i in range(1, 6)}
     opening = bytes.fromhex(case["openings"]["2"])

@@ -30,6 +30,9 @@ MAX_MESSAGE_BYTES = 1 << 30
 _LENGTH = struct.Struct("<I")
 _RECORD_BYTES = 1 << 14
 _RECORD_COST = 22
+_HANDSHAKE, _SERVER_HELLO = 22, 2
+_KEY_SHARE = 51
+_GROUPS = {29: "X25519", 4588: "X25519MLKEM768", 23: "P-256", 24: "P-384", 25: "P-521", 30: "X448"}
 _CERTIFICATE_ALERTS = ("UNKNOWN_CA", "CERTIFICATE", "ACCESS_DENIED")
 
 
@@ -37,6 +40,33 @@ def sealed_bytes(size: int) -> int:
     """Return the size of a message of `size` bytes after `TlsLink.seal`."""
     framed = _LENGTH.size + size
     return framed + _RECORD_COST * -(-framed // _RECORD_BYTES)
+
+
+def agreed_group(opening: bytes) -> str | None:
+    """Return the name of the group that a TLS server's first bytes agree on; None: it is not in these bytes (yet).
+
+    Python's `ssl` does not say it before 3.15, and the ServerHello is not encrypted. Once the handshake is done, both
+    ends have the same ServerHello.
+
+    Parameters
+    ----------
+    opening : bytes
+        From the first byte that the server has sent.
+
+    Source: RFC 8446, sections 4.1.3, 4.2.8 and 5.1; a HelloRetryRequest has the same form.
+    """
+    if len(opening) < 44 or (opening[0], opening[5]) != (_HANDSHAKE, _SERVER_HELLO):
+        return None
+    # Behind headers (5 and 4 bytes), version (2) and random (32): the session's id, its length before it; then suite,
+    # compression, and the length of the extensions.
+    at = 44 + opening[43] + 5
+    while at + 4 <= len(opening):
+        kind, length = struct.unpack_from(">HH", opening, at)
+        if kind == _KEY_SHARE and at + 6 <= len(opening):
+            (group,) = struct.unpack_from(">H", opening, at + 4)
+            return _GROUPS.get(group, f"group {group}")
+        at += 4 + length
+    return None
 
 
 class TlsLink:
@@ -55,6 +85,12 @@ class TlsLink:
     max_message : int
         A longer message is refused as soon as its length is read.
 
+    Attributes
+    ----------
+    established : bool
+    group : str or None
+        The group that the link's keys are agreed in, such as `X25519MLKEM768`; None: not known yet.
+
     Raises
     ------
     SecurityError
@@ -66,10 +102,12 @@ class TlsLink:
         "_failure",
         "_identity",
         "_incoming",
+        "_opening",
         "_outgoing",
         "_peer_der",
         "_tls",
         "established",
+        "group",
         "max_message",
         "peer",
         "server_side",
@@ -90,6 +128,8 @@ class TlsLink:
         self.max_message = max_message
         self.started = False
         self.established = False
+        self.group: str | None = None
+        self._opening = b""
         self._identity = identity
         self._peer_der = peer_der
         self._failure: PeerError | None = None
@@ -128,6 +168,8 @@ class TlsLink:
             raise self._failure
         self._incoming.write(data)
         if not self.established:
+            if not self.server_side:
+                self._read_group(data)
             self.started = True
             self._shake()
 
@@ -143,7 +185,10 @@ class TlsLink:
 
     def outgoing(self) -> bytes:
         """Return the bytes to be sent to the peer, once."""
-        return self._outgoing.read()
+        data = self._outgoing.read()
+        if self.server_side:
+            self._read_group(data)
+        return data
 
     def seal(self, message: bytes | bytearray | memoryview) -> bytes:
         """Encrypt a message into the bytes to send.
@@ -211,6 +256,12 @@ class TlsLink:
         with contextlib.suppress(ssl.SSLError):
             self._tls.unwrap()
         return self._outgoing.read()
+
+    def _read_group(self, data: bytes | memoryview) -> None:
+        """Look for the group in the TLS server's first record."""
+        if self.group is None and len(self._opening) < _RECORD_BYTES:
+            self._opening += bytes(data)
+            self.group = agreed_group(self._opening)
 
     def _split(self, messages: list[bytes]) -> None:
         """Take complete messages from the front of the buffer."""

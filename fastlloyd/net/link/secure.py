@@ -461,6 +461,12 @@ class SecureLinks:
                 rank=peer.rank,
             )
 
+    @property
+    def key_exchange(self) -> list[str] | None:
+        """Name the groups that this party's links were agreed in; None: not known of each of them."""
+        groups = {link.group for link in self._links.values() if link.established}
+        return None if None in groups else sorted(filter(None, groups))
+
     def _link(self, peer: PartyId) -> TlsLink | OpenedLink:
         """Return the link to a peer; create it at first use."""
         if peer not in self._links and self._transport.opens(peer):

@@ -252,6 +252,7 @@ class OpenedLink:
     started = True
     established = True
     partial = False
+    group = None
 
     def __init__(self, peer: PartyId, *, max_message: int) -> None:
         self.peer = peer

@@ -43,7 +43,7 @@ from fastlloyd.protocols.feddp.server import REPLIES, ServerResult, server
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.outlook import Expected
-from fastlloyd.report.sight import NOISE, OWN_LABELS, RELEASED, Flow, Sight, Sights, see_shares
+from fastlloyd.report.sight import NOISE, OWN_LABELS, RELEASED, Flow, Sight, Sights, recorded, see_shares
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import Begun, relay_threshold
 from fastlloyd.run.outcome import Claim, Foreseen, Result
@@ -228,9 +228,10 @@ class FedDP(Horizontal[Plan]):
         client = f"its own records; the projection, the {shown}, the centres of each step"
         sums = "the noisy sums of each step"
         alone = (Sight("the server", f"{own}{sums}, hence the centres", NOISE), Sight("each client", client, noise))
+        seen = f"{sums}, hence the centres; the projection, the {shown}; no client's own vector"
         if threshold(parameters):
-            return Sights(alone, see_opened(parameters, sums, private=True))
-        return Sights(alone, see_shares(parameters, sums))
+            return Sights(alone, see_opened(parameters, sums, private=True), recorded(seen, noise))
+        return Sights(alone, see_shares(parameters, sums), recorded(seen, noise))
 
     def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
         """Return where data are and go."""

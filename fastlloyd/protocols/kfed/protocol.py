@@ -21,7 +21,7 @@ from fastlloyd.protocols.kfed.plan import Plan, PublicParameters, Settings, chec
 from fastlloyd.protocols.kfed.server import ServerResult, server
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT
-from fastlloyd.report.sight import NOTHING, OWN_LABELS, Flow, Sight, Sights
+from fastlloyd.report.sight import NOTHING, OWN_LABELS, Flow, Sight, Sights, recorded
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Result
 from fastlloyd.run.session import Session
@@ -77,6 +77,7 @@ class KFed(Horizontal[Plan]):
                 Sight("each client", "its own records; the merged centres", NOTHING),
             ),
             (),
+            recorded("each client's own centres", NOTHING),
         )
 
     def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:

@@ -34,6 +34,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto.hybrid import TAG_BYTES as SEAL_BYTES
 from fastlloyd.lifecycle.hello import Ready
 from fastlloyd.lifecycle.messages import CLOSING, OPENING, SEED
 from fastlloyd.lifecycle.shared_secrets import SetupBytes
@@ -145,7 +146,7 @@ class SealedTags(_Tags):
 
     __slots__ = ()
     TYPE = 74
-    MOST_BYTES = OfPlan(lambda plan: sum(plan.sizes) * sealed_bytes(plan.clients))
+    MOST_BYTES = OfPlan(lambda plan: sum(plan.sizes) * sealed_bytes(plan.clients) + SEAL_BYTES)
     SEEN = ()
 
     @property
@@ -159,7 +160,7 @@ class Union(NoPayload, _Tags):
 
     __slots__ = ()
     TYPE = 75
-    MOST_BYTES = OfPlan(lambda plan: sum(plan.sizes) * TAG_BYTES)
+    MOST_BYTES = OfPlan(lambda plan: sum(plan.sizes) * TAG_BYTES + SEAL_BYTES)
     SEEN = ()
 
 
@@ -198,7 +199,9 @@ class DataShares(_Shares):
 
     TYPE = 76
     MOST_BYTES = OfPlan(
-        lambda plan: _BLOCK.size + min(plan.block_rows, sum(plan.sizes)) * plan.width * plan.field.element_bytes
+        lambda plan: (
+            _BLOCK.size + min(plan.block_rows, sum(plan.sizes)) * plan.width * plan.field.element_bytes + SEAL_BYTES
+        )
     )
     SEEN = Seen(
         ACROSS,
@@ -384,7 +387,7 @@ class CenterShares(_Shares):
 
     __slots__ = ()
     TYPE = 82
-    MOST_BYTES = OfPlan(lambda plan: plan.k * plan.width * plan.field.element_bytes)
+    MOST_BYTES = OfPlan(lambda plan: plan.k * plan.width * plan.field.element_bytes + SEAL_BYTES)
     SEEN = ()
 
     @classmethod
@@ -394,6 +397,9 @@ class CenterShares(_Shares):
         rows = min(len(body) // (width * format.field.element_bytes), most)
         return cls(format.field.from_bytes(body, (rows, width)), format.field)
 
+
+BETWEEN_CLIENTS = (SealedTags, Union, DataShares, CenterShares)
+"""What two clients seal for each other (`lifecycle/sealed_messages.py`): from all shares follow the records."""
 
 MESSAGES: Messages = (
     *(Size, *OPENING, *SEED),

@@ -19,13 +19,14 @@ from fastlloyd.data.bounds import scale
 from fastlloyd.data.records import OwnRecords
 from fastlloyd.lifecycle.hello import await_ready, gather_announced, propose_plan
 from fastlloyd.lifecycle.messages import plan_bounds
+from fastlloyd.lifecycle.sealed_messages import seal_between
 from fastlloyd.party.effects import Allow, Party, Publish
 from fastlloyd.privacy.calibration import automatic_delta
 from fastlloyd.protocol.horizontal import OfRecords
 from fastlloyd.protocols.secfc.client import ClientResult, client
 from fastlloyd.protocols.secfc.math.masks import draw_rotation, rotate
 from fastlloyd.protocols.secfc.math.tournament import count_rounds
-from fastlloyd.protocols.secfc.messages import MESSAGES
+from fastlloyd.protocols.secfc.messages import BETWEEN_CLIENTS, MESSAGES
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.server import server
 from fastlloyd.protocols.secfc.settings import PublicParameters, Settings
@@ -33,7 +34,7 @@ from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, send_s
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT
-from fastlloyd.report.sight import NOTHING, Flow, Sight, Sights
+from fastlloyd.report.sight import BOTH_KEYS, NOTHING, Flow, Sight, Sights, recorded
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig
@@ -73,6 +74,10 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
                 "secret shares, whatever the computing power",
             ),
             Sight(f"{needed} clients", "all records", NOTHING),
+        ),
+        recorded(
+            "what the server sees; a digest of the result, by which a guess of all clusters can be confirmed",
+            f"the masks, and seals of all shares, under {BOTH_KEYS}",
         ),
     )
 
@@ -189,13 +194,15 @@ class SecFC(OfRecords[Plan]):
             lifetime_delta=lambda plan: automatic_delta(plan.n_total),
         )
         plan, run_id = begun.plan, session.run_id
-        seed = yield from begun.fresh_seed()
+        pairs, seed = yield from begun.fresh_secrets()
         rotation = draw_rotation(plan.d, seed=seed, run_id=run_id)
         points = rotate(own.raw_points, rotation, plan.fraction_bits)
         del own
-        shares = yield from share_points(me, points, plan, run_id=run_id, secret=SecretRandom())
+        sharing = share_points(me, points, plan, run_id=run_id, secret=SecretRandom())
+        shares = yield from seal_between(sharing, pairs, BETWEEN_CLIENTS, run_id=run_id)
         yield from begun.start()
-        end = yield from client(me, shares, points, plan, rotation=rotation, seed=seed, run_id=run_id)
+        rounds = client(me, shares, points, plan, rotation=rotation, seed=seed, run_id=run_id)
+        end = yield from seal_between(rounds, pairs, BETWEEN_CLIENTS, run_id=run_id)
         inertia = end.raw_inertia
         return (
             yield from conclude(

@@ -119,7 +119,7 @@ def set_up(
     seed = b""
     if any(len(group) > 2 for group in plan.key_groups):
         # §4.3: every party's random number, "via some secure peer-to-peer channels".
-        seed = yield from agree_seed(me, parties, run_id=run_id, context=context, secret=secret)
+        seed = yield from agree_seed(pairs, run_id=run_id, context=context, secret=secret)
     return SetUp(derive_keys(plan, pairs, seed, run_id=run_id), common)
 
 

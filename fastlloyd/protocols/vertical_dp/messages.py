@@ -30,7 +30,7 @@ from fastlloyd.lifecycle.align.ids import BlindedIds, IdTag, OpenedIds, lists_ah
 from fastlloyd.lifecycle.closing import Chains
 from fastlloyd.lifecycle.hello import Go, PlanProposal, Ready
 from fastlloyd.lifecycle.messages import CHAINS_OF_ALL, COUNTED, plan_bounds
-from fastlloyd.lifecycle.shared_secrets import PairPublicKey, SeedConfirmation, SeedContribution
+from fastlloyd.lifecycle.shared_secrets import PairCiphertext, PairPublicKey, SeedConfirmation, SeedContribution
 from fastlloyd.party.declaration import MessageBounds, Messages, OfPlan, Seen, always, seen_as
 from fastlloyd.party.message import Payload
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
@@ -305,7 +305,7 @@ class FinalResult(Payload):
 MESSAGES: Messages = (
     *(Columns, seen_as(PlanProposal, route="server to parties")),
     seen_as(
-        *(PairPublicKey, SeedConfirmation, SeedContribution),
+        *(PairPublicKey, PairCiphertext, SeedConfirmation, SeedContribution),
         about="agree on the keys of each pair of parties",
         route="party to party",
         others="what makes the pair's secret (with weights=basic: the common seed)",

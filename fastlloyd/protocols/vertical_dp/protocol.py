@@ -45,7 +45,7 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.outlook import PRIOR_VARIANCE, Expect, Expected, PlanLine
 from fastlloyd.report.quality import EXACT, ResultNoise
 from fastlloyd.report.ranges import NORMAL_TAIL
-from fastlloyd.report.sight import NO_LABELS, NOISE, NOTHING, Flow, Sight, Sights
+from fastlloyd.report.sight import GUESSED_IDS, NO_LABELS, NOISE, NOTHING, Flow, Sight, Sights, recorded
 from fastlloyd.report.signed import SignedRecord
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import accept_plan, refuse_old_run
@@ -110,7 +110,7 @@ def _who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
     )
     if not private:
         plain = "each party's local centres and every person's local cluster, hence the final centres"
-        return Sights((Sight("the server", plain, NOTHING), columns), ())
+        return Sights((Sight("the server", plain, NOTHING), columns), (), recorded(plain + GUESSED_IDS, NOTHING))
     return Sights(
         (
             Sight(
@@ -134,6 +134,7 @@ def _who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
                 "no message about another party's columns reaches them",
             ),
         ),
+        recorded(f"what the server sees{GUESSED_IDS}", f"{NOISE}; nothing, for ids that can be guessed"),
     )
 
 

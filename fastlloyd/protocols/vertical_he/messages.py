@@ -57,12 +57,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto.hybrid import TAG_BYTES as SEAL_BYTES
 from fastlloyd.lifecycle.align.columns import Columns, RecordCount
 from fastlloyd.lifecycle.align.ids import ALIGNMENT, BlindedIds, IdTag, OpenedIds, lists_ahead
 from fastlloyd.lifecycle.closing import Chains
 from fastlloyd.lifecycle.hello import PlanProposal, Ready
 from fastlloyd.lifecycle.messages import COUNTED, plan_bounds
-from fastlloyd.lifecycle.shared_secrets import PairPublicKey, SeedConfirmation
+from fastlloyd.lifecycle.shared_secrets import PairCiphertext, PairPublicKey, SeedConfirmation
 from fastlloyd.party.declaration import Declared, MessageBounds, Messages, OfPlan, Seen, always, largest_bodies, seen_as
 from fastlloyd.party.message import NoPayload, Payload, Presence, check_size
 from fastlloyd.protocols.vertical_he.frame import (
@@ -275,7 +276,7 @@ class KeyPiece(NoPayload):
     """
 
     TYPE = 126
-    MOST_BYTES = OfPlan(piece_bytes)
+    MOST_BYTES = OfPlan(lambda plan: piece_bytes(plan) + SEAL_BYTES)
     SEEN = Seen(
         "owner to owner of its group",
         "a piece of the key that a group of owners shares, and its noise",
@@ -377,7 +378,7 @@ class NoisySums(Payload):
 _BETWEEN_OWNERS = {"route": "owner to owner", "server": "nothing, unless it holds columns: then as the others"}
 _BEFORE_PLAN: Messages = (
     seen_as(
-        *(PairPublicKey, SeedConfirmation),
+        *(PairPublicKey, PairCiphertext, SeedConfirmation),
         about="agree on a secret to compare ids with",
         others="what makes the pair's secret",
         variant="",
@@ -416,5 +417,5 @@ def bounds(plan: Plan) -> MessageBounds:
     An owner sends pieces of the key and all its encrypted blocks without an answer, so all of them may wait here.
     """
     pieces = len(plan.held(plan.openers[0])) if plan.openers else 0
-    ahead = key_bytes(plan) + pieces * piece_bytes(plan) + (plan.blocks + 1) * block_bytes(plan)
+    ahead = key_bytes(plan) + pieces * (piece_bytes(plan) + SEAL_BYTES) + (plan.blocks + 1) * block_bytes(plan)
     return plan_bounds(_WITH_PLAN, plan, ahead_bytes=ahead)

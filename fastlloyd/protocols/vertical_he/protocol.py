@@ -35,7 +35,9 @@ from fastlloyd.lifecycle.align.columns import (
 )
 from fastlloyd.lifecycle.align.ids import check_ids, intersect_ids
 from fastlloyd.lifecycle.hello import await_plan, await_ready, propose_plan, send_ready
+from fastlloyd.lifecycle.sealed_messages import seal_between
 from fastlloyd.lifecycle.shared_secrets import agree_pairs
+from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.effects import Afford, Allow, Party, Publish
 from fastlloyd.privacy.calibration import settle_delta
 from fastlloyd.privacy.ledger import keyed_digest
@@ -45,7 +47,7 @@ from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
 from fastlloyd.protocols.vertical_he.math.computer import Engine
 from fastlloyd.protocols.vertical_he.math.workers import open_engine, round_seconds
-from fastlloyd.protocols.vertical_he.messages import MESSAGES, bounds, early, several_parties, shares_key
+from fastlloyd.protocols.vertical_he.messages import MESSAGES, KeyPiece, bounds, early, several_parties, shares_key
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD, PublicParameters
 from fastlloyd.protocols.vertical_he.plan import Plan
@@ -63,7 +65,7 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.outlook import Expected, PlanLine, expect_mean
 from fastlloyd.report.quality import ResultNoise
 from fastlloyd.report.ranges import NORMAL_TAIL, ratio_deviations
-from fastlloyd.report.sight import NO_LABELS, NOTHING, Flow, Sight, Sights
+from fastlloyd.report.sight import GUESSED_IDS, NO_LABELS, NOISE, NOTHING, Flow, Sight, Sights, recorded
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.closing import conclude
@@ -143,7 +145,15 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
     needed = parameters.get("threshold")
     if several and needed and needed != parameters.get("parties"):
         holder = f"the computing party and {format_count(needed - 1, 'other owner')}"
-    return Sights(tuple(parties), (Sight(holder, "everything that is encrypted", NOTHING),))
+    return Sights(
+        tuple(parties),
+        (Sight(holder, "everything that is encrypted", NOTHING),),
+        recorded(
+            f"what the computing party sees besides its own columns: ciphertexts, which rest on lattices; {sums} sums"
+            + GUESSED_IDS,
+            NOISE if private else NOTHING,
+        ),
+    )
 
 
 def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
@@ -306,7 +316,7 @@ class VerticalHE(Vertical[Plan]):
         digest = "" if own is None else keyed_digest(session.ledger.digest_key(), own.table.raw_values)
         refuse_old_run(session)
         yield from session.begin(digest, *early(session.inputs.public))
-        points = None if own is None else (yield from self._align(session, own, secret))
+        points, pairs = (None, None) if own is None else (yield from self._align(session, own, secret))
         plan, features, n = yield from _agree(session, own, None if points is None else len(points))
         session.plan = plan
         if plan.columns(me.rank):
@@ -321,7 +331,9 @@ class VerticalHE(Vertical[Plan]):
             yield from send_ready()
         yield Publish("setup")
         engine = partial(open_engine, plan, columns, own_workers(session.config))
-        end = yield from play(me, plan, columns, fresh_noise(plan, secret), engine)
+        part = play(me, plan, columns, fresh_noise(plan, secret), engine)
+        # The pieces of the key open the columns, so they must not lie open in a recorded link.
+        end = yield from part if pairs is None else seal_between(part, pairs, (KeyPiece,), run_id=session.run_id)
         everybody = (SERVER, *session.everybody)
         there = (SERVER, *end.present) if plan.openers else everybody
         return (
@@ -335,8 +347,10 @@ class VerticalHE(Vertical[Plan]):
             )
         )
 
-    def _align(self, session: Session, own: OwnColumns, secret: SecretRandom) -> Party[NDArray[np.float64]]:
-        """Bring the owners' records into one order; return this party's, shape (n, d_own), scaled."""
+    def _align(
+        self, session: Session, own: OwnColumns, secret: SecretRandom
+    ) -> Party[tuple[NDArray[np.float64], PairSecrets]]:
+        """Bring the owners' records into one order; return this party's, shape (n, d_own), scaled, and its secrets."""
         alignment, run_id = self.alignment(session), session.run_id
         owners, most = session.inputs.public.owning, session.inputs.public.n_total
         pairs = yield from agree_pairs(session.me, owners, run_id=run_id, context=session.digest, secret=secret)
@@ -344,7 +358,7 @@ class VerticalHE(Vertical[Plan]):
         if alignment.align == "intersect":
             ids = yield from intersect_ids(session.me, owners, ids, run_id=run_id, most=most, secret=secret)
         yield from check_ids(ids, pairs, run_id=run_id)
-        return own.points(ids)
+        return own.points(ids), pairs
 
     def _result(self, session: Session, plan: Plan, features: tuple[PartyFeatures, ...], end: Released) -> Result:
         """Return the result that every party has: the released centres."""

@@ -97,6 +97,7 @@ def test_owners_cannot_be_told_from_the_shapes_of_what_they_send() -> None:
     assert lengths[DataShares.TYPE, 1] == lengths[DataShares.TYPE, 2] == lengths[DataShares.TYPE, 3]
 
 
+@pytest.mark.usefixtures("open_messages")
 def test_shares_of_zeros_and_of_points_look_alike() -> None:
     bodies: dict[int, bytes] = {}
 

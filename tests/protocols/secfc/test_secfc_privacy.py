@@ -163,6 +163,7 @@ def shares_of_one_point(points: np.ndarray, rows: int, membership: bool = False)
     return outcome, {rank: DataShares.read(body, shape).elements for rank, body in bodies.items()}
 
 
+@pytest.mark.usefixtures("open_messages")
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_shares_of_any_t_clients_are_uniform_whatever_the_point(value: float) -> None:
     outcome, shares = shares_of_one_point(np.full((6000, 4), value), 6000)
@@ -177,6 +178,7 @@ def test_shares_of_any_t_clients_are_uniform_whatever_the_point(value: float) ->
                 assert stats.chisquare(joint).pvalue > ALARM
 
 
+@pytest.mark.usefixtures("open_messages")
 def test_any_l_plus_t_clients_recover_the_points() -> None:
     points = mixture(40, 2, 5, seed=2)
     outcome, shares = shares_of_one_point(points, 40)
@@ -187,6 +189,7 @@ def test_any_l_plus_t_clients_recover_the_points() -> None:
         assert (code.field.decode(code.join(segments, 5)) == outcome.own[PartyId(1)]).all()
 
 
+@pytest.mark.usefixtures("open_messages")
 def test_t_plus_1_clients_would_see_more() -> None:
     # The counterpart of the test of t clients: some combination of three shares is free of the two random vectors.
     outcome, shares = shares_of_one_point(np.full((200, 4), 0.5), 200)

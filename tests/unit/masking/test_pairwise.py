@@ -5,34 +5,29 @@ False alarms of the statistical tests: 1e-6 each.
 
 from __future__ import annotations
 
+import itertools
 import os
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from fastlloyd.errors import PeerError, SecurityError
+from fastlloyd.errors import PeerError
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, continue_history
-from fastlloyd.masking.pairwise import PairKey, PairSecrets, PairwiseMasks
+from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.wire.header import PartyId, clients
 
 RUN = bytes(range(16))
 
 
-def secrets(count: int, run_id: bytes = RUN) -> list[PairSecrets]:
+def secrets(count: int) -> list[PairSecrets]:
     """What each of `count` clients has after the exchange of keys."""
-    keys = {party: PairKey(os.urandom(32)) for party in clients(count)}
+    everybody = clients(count)
+    shared = {frozenset(pair): os.urandom(32) for pair in itertools.combinations(everybody, 2)}
     return [
-        PairSecrets(
-            me,
-            {
-                other: keys[me].secret_with(me, other, keys[other].public, run_id)
-                for other in clients(count)
-                if other != me
-            },
-        )
-        for me in clients(count)
+        PairSecrets(me, {other: shared[frozenset((me, other))] for other in everybody if other != me})
+        for me in everybody
     ]
 
 
@@ -89,23 +84,6 @@ def test_each_round_history_and_run_has_masks_of_its_own() -> None:
     assert PairwiseMasks(pairs, ring, 8, RUN).mask(0, me, NO_HISTORY).tobytes() == seen[0]
 
 
-def test_a_pair_agrees_on_one_secret_per_run() -> None:
-    one, two, three = secrets(3)
-    assert one.secrets[PartyId(2)] == two.secrets[PartyId(1)]
-    assert len({one.secrets[PartyId(2)], one.secrets[PartyId(3)], two.secrets[PartyId(3)]}) == 3
-    key, other = PairKey(os.urandom(32)), PairKey(os.urandom(32))
-    runs = {key.secret_with(PartyId(1), PartyId(2), other.public, run) for run in (RUN, RUN[::-1])}
-    assert len(runs) == 2
-    assert three.secrets.keys() == {PartyId(1), PartyId(2)}
-
-
-@pytest.mark.parametrize("public", [bytes(32), (1).to_bytes(32, "little")])
-def test_a_key_that_fixes_the_secret_is_refused_by_name(public: bytes) -> None:
-    with pytest.raises(SecurityError, match="client 2 sent a key") as caught:
-        PairKey(os.urandom(32)).secret_with(PartyId(1), PartyId(2), public, RUN)
-    assert caught.value.rank == 2
-
-
 def test_a_sum_that_lacks_a_client_is_refused() -> None:
     with pytest.raises(PeerError, match="lacks client 2, expected all clients") as caught:
         masks(3)[0].total(4, (PartyId(1), PartyId(3)), NO_HISTORY)
@@ -124,7 +102,7 @@ def test_secrets_survive_storage_and_show_nowhere() -> None:
     assert PairSecrets.from_bytes(PartyId(2), others, content) == pairs
     with pytest.raises(ValueError, match="expected 64 bytes, got 63"):
         PairSecrets.from_bytes(PartyId(2), others, content[:-1])
-    text = repr(pairs) + repr(PairwiseMasks(pairs, Ring(32), 4, RUN)) + repr(PairKey(content[:32]))
+    text = repr(pairs) + repr(PairwiseMasks(pairs, Ring(32), 4, RUN))
     for secret in pairs.secrets.values():
         assert secret.hex() not in text and repr(secret)[2:-1] not in text
 

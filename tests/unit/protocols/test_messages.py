@@ -16,7 +16,7 @@ from fastlloyd.lifecycle.align.ids import BlindedIds, OpenedIds
 from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.lifecycle.same_secret import EqualityProof, EqualityTag, Tag
 from fastlloyd.lifecycle.sealed import Box, SealedPart, SealedParts, SealedSeed, SealKey, SealKeys
-from fastlloyd.lifecycle.shared_secrets import SeedConfirmation, SeedContribution
+from fastlloyd.lifecycle.shared_secrets import PairCiphertext, PairPublicKey, SeedConfirmation, SeedContribution
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.protocols.feddp.math.projection import Projection
 from fastlloyd.protocols.feddp.math.stage import Centers, ProjectedCenters
@@ -78,7 +78,9 @@ RESULT: Any = SimpleNamespace(**PLAIN_RESULT)
 PIECE = SimpleNamespace(rounds=1, outputs=2, scales=SimpleNamespace(ring=3, wire_bits=4))
 POINTS = (bytes(range(32)), bytes(range(1, 33)))
 SEALED, SIGNATURE = bytes(range(100, 148)), bytes(range(64))
-BOX = Box(SEALED, SIGNATURE)
+KEYS = (bytes(range(256)) * 4 + bytes(192), bytes(192) + bytes(range(256)) * 4)
+CIPHERTEXT = bytes(range(64)) * 17
+BOX = Box(CIPHERTEXT, SEALED, SIGNATURE)
 
 
 def sums(outputs: int) -> SimpleNamespace:
@@ -195,32 +197,34 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
     "present": (Present((P1, P3), 3), 3, 127, "05", 0),
     "noisy sums": (NoisySums.of(np.array([-1, 2])), sums(2), 123, "ffffffffffffffff0200000000000000", 16),
     "seed": (
-        SeedContribution(POINTS[0]),
+        SeedContribution(SEALED),
         None,
         16,
-        "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        SEALED.hex(),
         0,
     ),
-    "seal key": (SealKey(POINTS[0], SIGNATURE), None, 19, POINTS[0].hex() + SIGNATURE.hex(), 0),
+    "pair key": (PairPublicKey(KEYS[0]), None, 18, KEYS[0].hex(), 0),
+    "pair ciphertext": (PairCiphertext(CIPHERTEXT), None, 15, CIPHERTEXT.hex(), 0),
+    "seal key": (SealKey(KEYS[0], SIGNATURE), None, 19, KEYS[0].hex() + SIGNATURE.hex(), 0),
     "seal keys": (
-        SealKeys((SealKey(POINTS[0], SIGNATURE), SealKey(POINTS[1], SIGNATURE))),
+        SealKeys((SealKey(KEYS[0], SIGNATURE), SealKey(KEYS[1], SIGNATURE))),
         2,
         20,
-        POINTS[0].hex() + SIGNATURE.hex() + POINTS[1].hex() + SIGNATURE.hex(),
+        KEYS[0].hex() + SIGNATURE.hex() + KEYS[1].hex() + SIGNATURE.hex(),
         0,
     ),
     "sealed parts": (
-        SealedParts(*POINTS, (BOX, Box(SEALED[::-1], SIGNATURE))),
+        SealedParts(*POINTS, (BOX, Box(CIPHERTEXT[::-1], SEALED[::-1], SIGNATURE))),
         3,
         21,
-        POINTS[0].hex() + POINTS[1].hex() + SEALED.hex() + SIGNATURE.hex() + SEALED[::-1].hex() + SIGNATURE.hex(),
+        b"".join((*POINTS, CIPHERTEXT, SEALED, SIGNATURE, CIPHERTEXT[::-1], SEALED[::-1], SIGNATURE)).hex(),
         0,
     ),
     "sealed seed": (
-        SealedSeed((SealedPart(bytes(32), *POINTS, SEALED, SIGNATURE),)),
+        SealedSeed((SealedPart(KEYS[0], *POINTS, CIPHERTEXT, SEALED, SIGNATURE),)),
         1,
         22,
-        bytes(32).hex() + POINTS[0].hex() + POINTS[1].hex() + SEALED.hex() + SIGNATURE.hex(),
+        b"".join((KEYS[0], *POINTS, CIPHERTEXT, SEALED, SIGNATURE)).hex(),
         0,
     ),
     "alike tag": (EqualityTag((Tag(*POINTS),)), 1, 23, POINTS[0].hex() + POINTS[1].hex(), 0),

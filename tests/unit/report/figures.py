@@ -49,7 +49,13 @@ def common(**changes):
         "rounds": rounds,
         "timing": timing(1.5, rounds),
         "traffic": traffic_entry({SERVER: Account(sent=sent)}, rounds),
-        "network": {"transport": "shm", "delay_seconds": 0.0, "profile": None, "shaping": None},
+        "network": {
+            "transport": "shm",
+            "delay_seconds": 0.0,
+            "profile": None,
+            "shaping": None,
+            "key_exchange": ["X25519"],
+        },
         "machine": machine(),
         **changes,
     }

@@ -50,7 +50,7 @@ def test_report_has_every_section_and_reads_back(tmp_path):
     path.write_text(document.encode(made))
     assert document.load(path) == made
     assert accepted_by_jsonschema(made)
-    assert made["schema"] == 5 and made["run"] == RUN
+    assert made["schema"] == 6 and made["run"] == RUN
     assert made["parties"] == {"clients": 2, "authenticated": False, "masking": "common"}
     assert made["rounds"][1] == {
         "round": 1,
@@ -82,6 +82,18 @@ def test_the_version_of_the_results_is_there_from_schema_5_on(made, definition):
     for schema_ in (2, 3, 4):
         older = {**document, "schema": schema_}
         assert accepted(older, definition) and accepted_by_jsonschema(older, definition)
+
+
+@pytest.mark.parametrize("made, definition", [(report, "report"), (server_report, "server")])
+def test_how_the_links_keys_were_agreed_is_there_from_schema_6_on(made, definition):
+    document = made()
+    for known in (["X25519"], ["X25519", "X25519MLKEM768"], [], None):
+        document["network"]["key_exchange"] = known
+        assert accepted(document, definition) and accepted_by_jsonschema(document, definition)
+    del document["network"]["key_exchange"]
+    assert not accepted(document, definition) and not accepted_by_jsonschema(document, definition)
+    older = {**document, "schema": 5}
+    assert accepted(older, definition) and accepted_by_jsonschema(older, definition)
 
 
 def test_claim_names_neighbours_bound_and_adversary_and_never_understates_epsilon():
@@ -338,7 +350,7 @@ def test_missing_file_says_what_to_give(tmp_path):
 
 def test_shipped_schema_is_canonical_json():
     json.dumps(schema(), allow_nan=False)
-    assert schema()["$defs"]["report"]["properties"]["schema"]["enum"] == [2, 3, 4, document.SCHEMA]
+    assert schema()["$defs"]["report"]["properties"]["schema"]["enum"] == [2, 3, 4, 5, document.SCHEMA]
     assert schema()["$id"] == f"urn:fastlloyd:report:{document.SCHEMA}"
 
 

@@ -102,6 +102,27 @@ def test_what_lies_open_is_a_value_and_agrees_with_its_words(protocol):
                 assert one.public == ("published" in one.who), one
 
 
+@pytest.mark.parametrize(
+    ("protocol", "masking", "sees", "protection"),
+    [
+        ("fastlloyd", "common", "masked sums, which are random numbers", "ML-KEM-768"),
+        ("lloyd", "common", "masked sums, which are random numbers", "ML-KEM-768"),
+        ("fastlloyd", "pairwise", "noisy sums and counts of each cluster", "the noise"),
+        ("lloyd", "pairwise", "exact sums and counts", "nothing"),
+        ("feddp", None, "noisy sums of each step", "the noise"),
+        ("kfed", None, "each client's own centres", "nothing"),
+        ("secfc", None, "what the server sees", "ML-KEM-768"),
+        ("vertical-dp", None, "which of the ids that it can guess", "the noise"),
+        ("vertical-plain", None, "every person's local cluster", "nothing"),
+        ("vertical-he", None, "ciphertexts, which rest on lattices; noisy sums", "the noise"),
+    ],
+)
+def test_what_a_recording_shows_once_x25519_is_broken_is_said(protocol, masking, sees, protection):
+    found = sights(protocol, masking=masking)
+    assert found.later in found.alone and "X25519" in found.later.who
+    assert sees in found.later.sees and protection in found.later.protection
+
+
 def test_settings_that_show_more_are_said():
     told = sights("secfc", {"reveal_centers": True, "segments": 2, "threshold": 1})
     client = told.alone[1]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastlloyd.crypto.link.identity import Identity, fingerprint, make_identity
-from fastlloyd.crypto.link.tls import TlsLink
+from fastlloyd.crypto.link.tls import TlsLink, agreed_group
 from fastlloyd.errors import PeerGone, RangeError, SecurityError
 from fastlloyd.wire.header import PartyId
 from tests.unit.crypto.link.certificates import forge, subject_of
@@ -52,6 +52,38 @@ def linked():
     assert shake(low, high) == []
     assert low.established and high.established
     return low, high
+
+
+OF_OPENSSL_4 = bytes.fromhex(
+    "16030304ba020004b603033875cf5b3211c51e0e0ce6db07088f2084895222cd541677791b958f59038f6720d7f6aa665e7f738282565be7e606"
+    "77cbc13c986d598e37a478f34ae5cd34eb78130200046e002b000203040033046411ec0460f9c4a268c943417af4c048c492022e8ac39e88f9b6"
+)
+"""The beginning of what a TLS server of OpenSSL 4.0 sends one of its kind, which agree on X25519MLKEM768."""
+
+
+def test_both_ends_know_in_which_group_their_keys_were_agreed(linked):
+    low, high = linked
+    # OpenSSL prefers it from 3.5 on, and nothing here takes it away.
+    expected = "X25519MLKEM768" if ssl.OPENSSL_VERSION_INFO >= (3, 5) else "X25519"
+    assert low.group == high.group == expected
+    fresh, _ = pair()
+    assert fresh.group is None
+
+
+def test_the_group_is_read_from_the_bytes_of_another_implementation():
+    at = OF_OPENSSL_4.index(bytes.fromhex("11ec"))
+    assert agreed_group(OF_OPENSSL_4) == "X25519MLKEM768"
+    for group, name in ((0x1D, "X25519"), (0x17, "P-256"), (0x4000, "group 16384")):
+        assert agreed_group(OF_OPENSSL_4[:at] + group.to_bytes(2, "big") + OF_OPENSSL_4[at + 2 :]) == name
+
+
+@given(st.integers(0, len(OF_OPENSSL_4)), st.binary(max_size=20))
+def test_bytes_that_name_no_group_give_none(length, more):
+    """Cut, or not a ServerHello at all; nothing is raised."""
+    if length < OF_OPENSSL_4.index(bytes.fromhex("11ec")) + 2:
+        assert agreed_group(OF_OPENSSL_4[:length]) is None
+    agreed_group(OF_OPENSSL_4[:length] + more)
+    assert agreed_group(b"\x15" + OF_OPENSSL_4[1:]) is None
 
 
 def test_messages_of_all_sizes_arrive_whole_and_in_order(linked):
