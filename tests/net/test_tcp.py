@@ -482,7 +482,7 @@ def test_another_version_is_refused_in_words() -> None:
         other.sendall(HELLO[:4] + b"\x63" + HELLO[5:])
         answer = end_of(other)
     assert answer[:4] == HELLO[:4] and answer[5] == 3
-    assert "speaks version 99, expected 8" in site.warned[0]
+    assert "speaks version 99, expected 9" in site.warned[0]
 
 
 def test_a_certificate_that_is_not_on_the_roster_is_refused() -> None:

@@ -112,7 +112,7 @@ def test_a_message_of_round_0_that_came_during_the_set_up_is_kept() -> None:
         (message(ONE, 5, Hello.TYPE), "message type 8"),
         (message(ONE, 5, body=b"{"), "malformed Ready"),
         ((ONE, b"abc"), "malformed message"),
-        ((ONE, b"\x0c\x09" + bytes(6)), "version 8, got 9"),
+        ((ONE, b"\x0c\x0a" + bytes(6)), "version 9, got 10"),
     ],
 )
 def test_what_does_not_belong_here_is_the_senders_fault(wrong: tuple[PartyId, bytes], text: str) -> None:

@@ -27,7 +27,7 @@ def test_headers_read_back(kind: int, round_: int, attempt: int) -> None:
 
 
 def test_the_bytes_of_a_header() -> None:
-    assert Header(33, 2, 1).encode().hex() == "2108010002000000"
+    assert Header(33, 2, 1).encode().hex() == "2109010002000000"
 
 
 def test_short_frames_and_other_versions_are_refused() -> None:
