@@ -177,6 +177,16 @@ def test_mistakes_are_one_sentence(alone, capsys, words, sentence):  # noqa: F81
     assert sentence in error and error.startswith("fastlloyd: ") and error.count("\n") == 1
 
 
+@pytest.mark.parametrize("masking", ["pairwise", "threshold"])
+def test_a_run_whose_clients_open_its_sums_takes_no_aggregators(parties, tmp_path, masking):
+    with Tree(parties, tmp_path, "--masking", masking) as sites:
+        sites.serve()
+        words = ["--listen", "127.0.0.1:0", "--parent", f"127.0.0.1:{sites.port}"]
+        sites._start(101, "serve", *words, "--key", str(parties / "party_0.key"))
+        assert sites.codes(101) == [2], sites.said()
+        assert "--parent: no aggregator can join there" in sites.err(101) and "with common masks)" in sites.err(101)
+
+
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on_below_other_aggregators(parties, tmp_path):
     state = ("--state-dir", str(tmp_path / "state"), "--rounds", "12")

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 
 from cryptography import x509
@@ -300,8 +301,15 @@ def verifies(certificate_der: bytes, statement: bytes, signature: bytes, label: 
     ConfigError
         These bytes are no certificate.
     """
+    key = _raw_key(certificate_der)
+    return key is not None and verifies_with(key, statement, signature, label)
+
+
+@lru_cache(maxsize=1024)
+def _raw_key(certificate_der: bytes) -> bytes | None:
+    """Return a certificate's Ed25519 key; None if it has another. A run checks many signatures of few certificates."""
     key = parse_certificate(certificate_der).public_key()
-    return isinstance(key, Ed25519PublicKey) and verifies_with(key.public_bytes_raw(), statement, signature, label)
+    return key.public_bytes_raw() if isinstance(key, Ed25519PublicKey) else None
 
 
 def verifies_with(public_key: bytes, statement: bytes, signature: bytes, label: bytes) -> bool:

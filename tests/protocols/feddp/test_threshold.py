@@ -119,3 +119,10 @@ def test_over_tcp_the_others_go_on_without_a_killed_client(tmp_path: Path) -> No
         assert sites.finish()[:4] == [0] * 4, sites.said
     rounds = json.loads((tmp_path / "1" / "result" / "report.json").read_text())["rounds"]
     assert rounds[0]["clients_included"] == [1, 2, 3, 4] and rounds[-1]["clients_included"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("protocol", ["fastlloyd", "feddp"])
+def test_above_200_clients_a_plan_is_refused_and_common_masks_are_named(protocol: str) -> None:
+    many = RunConfig(protocol=protocol, masking="threshold", k=3, n_total=100_000)
+    with pytest.raises(ConfigError, match="at most 200 clients, got 201; use common masks, with aggregators"):
+        find_protocol(protocol).planned(many, 201, 3)
