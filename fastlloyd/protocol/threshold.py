@@ -15,7 +15,7 @@ from fastlloyd.errors import format_count
 from fastlloyd.masking.threshold.numbers import Numbers, least_threshold
 from fastlloyd.privacy.shares import spread
 from fastlloyd.report.outlook import PlanLine
-from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights
+from fastlloyd.report.sight import BOTH_KEYS, NOISE, NOTHING, Sight, Sights, recorded
 
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -132,7 +132,11 @@ def threshold_sights(parameters: Mapping[str, Any], *, sums: str, clients: Sight
         if private
         else "the masks, as long as no client's masks or results reach it",
     )
-    return Sights((server, clients), see_opened(parameters, sums, private=private))
+    return Sights(
+        (server, clients),
+        see_opened(parameters, sums, private=private),
+        recorded("what the server sees: masked sums, which are random numbers", f"the masks, under {BOTH_KEYS}"),
+    )
 
 
 def see_opened(parameters: Mapping[str, Any], sums: str, *, private: bool) -> tuple[Sight, ...]:

@@ -107,6 +107,8 @@ def test_what_lies_open_is_a_value_and_agrees_with_its_words(protocol):
     [
         ("fastlloyd", "common", "masked sums, which are random numbers", "ML-KEM-768"),
         ("lloyd", "common", "masked sums, which are random numbers", "ML-KEM-768"),
+        ("fastlloyd", "threshold", "masked sums, which are random numbers", "ML-KEM-768"),
+        ("feddp", "threshold", "noisy sums of each step", "the noise"),
         ("fastlloyd", "pairwise", "noisy sums and counts of each cluster", "the noise"),
         ("lloyd", "pairwise", "exact sums and counts", "nothing"),
         ("feddp", None, "noisy sums of each step", "the noise"),
