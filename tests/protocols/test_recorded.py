@@ -35,7 +35,7 @@ from fastlloyd.protocols.feddp.messages import MaskedStatistic
 from fastlloyd.protocols.secfc.messages import DataShares
 from fastlloyd.protocols.vertical_he.messages import KeyPiece
 from fastlloyd.randomness.prg import derive
-from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.simulation import run_together
 from fastlloyd.wire.header import Header, PartyId
 from tests.contracts.whole_run import config
 

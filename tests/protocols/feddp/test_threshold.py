@@ -17,8 +17,8 @@ from fastlloyd.lifecycle.rounds import ClientRounds
 from fastlloyd.protocols.feddp import server as feddp_server
 from fastlloyd.protocols.feddp.messages import MaskedStatistic
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import InMemory, run_together
 from fastlloyd.run.session import find_protocol
+from fastlloyd.run.simulation import InMemory, run_together
 from fastlloyd.testing.whole_run import Sites
 from fastlloyd.wire.header import Header, PartyId
 
