@@ -80,6 +80,7 @@ bounds = "/party/bounds.csv"
 n_total = 4500
 k = 3
 epsilon = 1.0
+masking = "threshold"
 roster = "/party/roster.toml"
 deadline = 60.0
 END

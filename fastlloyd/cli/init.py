@@ -19,6 +19,10 @@ _FLAGS = ("protocol", "k", "epsilon", "n_total", "masking", "min_clients", "colu
 _COLUMNS = ("age", "weight")
 _EXAMPLES = {"age": "0,120", "weight": "0,300"}
 _FILE = "client_{client}.csv"
+_THRESHOLD = (
+    "the clients add the noise in parts, and some may fail: `fastlloyd plan` says how many (common: the server knows "
+    "the noise)"
+)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -137,6 +141,9 @@ def _run_file(given: dict[str, object], pairs: Sequence[str], *, clients: int) -
     if find_protocol(protocol).needs_server_data(with_values(plain, {"protocol": protocol, **tables})):
         about = "FILL IN: records that the server may use and the clients may see"
         values.append(("server_data", "server.csv", about))
+    masking = find_protocol(protocol).site_masking(clients)
+    if masking is not None and "masking" not in given and "min_clients" not in given:
+        values.append(("masking", masking, _THRESHOLD))
     values += [(name, given[name], OPTIONS[name].help) for name in ("masking", "min_clients") if name in given]
     lines = ["# A run of fastlloyd; paths begin at the folder of this file. FILL IN: decide."]
     for name, value, about in values:

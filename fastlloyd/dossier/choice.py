@@ -10,9 +10,12 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.merging import LEAST, MOST
+from fastlloyd.masking.threshold.numbers import MOST_CLIENTS, Numbers
 from fastlloyd.party.option import option
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.promise import site_words
 from fastlloyd.run.run_file import with_values
+from fastlloyd.run.session import find_protocol
 
 _FEW_OWNERS = 4
 _PRIVATE = "private"
@@ -110,17 +113,26 @@ def _by_rows(answers: Answers) -> Choice:
     lost = "a lost client ends the run; with --state-dir it goes on by --resume and spends nothing twice"
     shares = "the server sees the noisy sums, and each client adds a share of the noise"
     people = (_PEOPLE,) if answers.person else ()
+    masking = find_protocol("feddp" if answers.server_data else "fastlloyd-plus").site_masking(answers.parties)
+    opened: dict[str, Any] = {} if masking is None else {"masking": masking}
+    may_fail = (site_words(Numbers.settle(answers.parties)) if opened else lost,)
     if answers.server_data:
         why = (
             f"the operator's own records give the start; {shares}, so that the server and one client together cannot "
             "take it off"
         )
-        notes = (*people, lost) if answers.dropouts else people
-        return Choice(protocol="feddp", ranks=ranks, why=why, notes=notes)
+        notes = (*people, *may_fail) if opened or answers.dropouts else people
+        return Choice(protocol="feddp", ranks=ranks, values=opened, why=why, notes=notes)
     why = "other records with the same columns: the least error measured of the protocols for this"
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = opened
     notes = ()
-    if answers.colluding:
+    if opened:
+        why += (
+            "; the clients add the noise, so that the server and one client together, or the server and a published "
+            "result, do not remove it"
+        )
+        notes = may_fail
+    elif answers.colluding:
         values = {"masking": "pairwise"}
         why += f"; {shares}, so that the server and one client together cannot take it off"
         notes = (lost,) if answers.dropouts else ()
@@ -129,14 +141,16 @@ def _by_rows(answers: Answers) -> Choice:
         notes = (f"--min-clients {answers.parties - 1}: a round closes without one slow or lost client",)
     elif answers.dropouts:
         notes = (lost,)
-    others = [Choice(protocol="fastlloyd", ranks=ranks, values=values)]
+    others = [Choice(protocol="fastlloyd", ranks=ranks, values=dict(values))]
     if answers.person:
         users = {"start": _PRIVATE, "privacy_level": "client", "users": "COLUMN"}
-        others.append(Choice(protocol="feddp", ranks=ranks, values={"feddp": users}))
+        others.append(Choice(protocol="feddp", ranks=ranks, values={**opened, "feddp": users}))
         notes = (_UNMERGED, *notes)
     elif answers.colluding:
-        others.append(Choice(protocol="feddp", ranks=ranks, values={"feddp": {"start": _PRIVATE}}))
-    notes = (*people, *notes, *_guess(answers.k or 0))
+        others.append(Choice(protocol="feddp", ranks=ranks, values={**opened, "feddp": {"start": _PRIVATE}}))
+    many = f"above {MOST_CLIENTS} clients: common masks, with aggregators; the operator knows the noise"
+    notes = (*people, *notes, *((many,) if answers.parties > MOST_CLIENTS and not answers.colluding else ()))
+    notes = (*notes, *_guess(answers.k or 0))
     return Choice(protocol="fastlloyd-plus", ranks=ranks, values=values, why=why, notes=notes, others=tuple(others))
 
 

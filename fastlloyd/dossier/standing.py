@@ -13,6 +13,7 @@ from fastlloyd.dossier.blocks import Items, Listing, Text
 from fastlloyd.dossier.planned_run import PlannedRun
 from fastlloyd.privacy.calibration import large_delta
 from fastlloyd.privacy.release import ADD_REMOVE
+from fastlloyd.report.sight import operator_words
 from fastlloyd.report.unit import format_epsilon
 from fastlloyd.run.promise import short_unit, unit_sentence
 
@@ -334,5 +335,8 @@ def _trust_points(run: PlannedRun) -> Iterator[str]:
     if run.flow is not None and run.flow.server_noise:
         yield (
             "Choose an operator of the server that is none of the sites, and keep the result from it; if the result is "
-            "to be published, consider --masking pairwise."
+            "to be published, consider --masking threshold."
         )
+        words = operator_words(masking=run.masking, authenticated=run.roster is not None, private=run.unit is not None)
+        if words is not None:
+            yield f"Decide whether this is acceptable: {words}."

@@ -47,6 +47,7 @@ from fastlloyd.report.sight import (
     Flow,
     Sight,
     Sights,
+    operator_words,
     recorded,
     see_shares,
 )
@@ -104,6 +105,7 @@ class Masked(Horizontal[S]):
     """A protocol of noisy masked sums."""
 
     records_ahead = True
+    opens_rounds = True
 
     @abstractmethod
     def noise(self, plan: S, t: int, secret: SecretRandom) -> NDArray[np.int64]:
@@ -220,6 +222,12 @@ class Masked(Horizontal[S]):
         """Return the public parameters for the report."""
         price = {} if plan.masking == "common" else {"noise_price": plan.noise_price}
         return {**super().parameters(plan, rounds), **price}
+
+    def privacy_lines(self, config: RunConfig, plan: S) -> list[PlanLine]:
+        """Say what a run promises, and between sites with common masks what the operator could compute."""
+        private, roster = self.privacy_unit(config) is not None, config.roster is not None
+        words = operator_words(masking=plan.masking, authenticated=roster, private=private)
+        return [*super().privacy_lines(config, plan), *([PlanLine("operator", words)] if words else [])]
 
     def noise_lines(self, plan: S) -> list[PlanLine]:
         """Say what it costs that the clients add the noise in shares, where they do."""

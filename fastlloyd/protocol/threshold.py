@@ -12,20 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastlloyd.errors import format_count
-from fastlloyd.masking.threshold.numbers import Numbers, least_threshold
+from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.privacy.shares import spread
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.sight import BOTH_KEYS, NOISE, NOTHING, Sight, Sights, recorded
-
-_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-
-
-def _count(count: int, noun: str = "") -> str:
-    """Write a number up to ten in letters, with its noun if there is one."""
-    if not noun:
-        return _WORDS[count] if count < len(_WORDS) else f"{count}"
-    digits, words = format_count(count, noun).split(" ", 1)
-    return f"{_WORDS[count] if count < len(_WORDS) else digits} {words}"
+from fastlloyd.run.promise import site_words
 
 
 def _with(count: int) -> str:
@@ -83,33 +74,6 @@ def threshold_lines(numbers: Numbers) -> list[PlanLine]:
             f"knows that noise), pairwise masks {pairwise:.3g} (nobody may be lost)",
         ),
     ]
-
-
-def site_words(numbers: Numbers) -> str:
-    """Say for people who may fail, and whom the operator of the server may work with.
-
-    Examples
-    --------
-    >>> site_words(Numbers.settle(5, lying=1))
-    'One of five sites may fail in a round. The operator may be curious, or with a roster lie, alone or with one site.'
-    """
-    M, D, c, t = numbers.clients, numbers.lost, numbers.lying, numbers.known
-    may_fail = "No site" if D == 0 else f"{_count(D).capitalize()} of {_count(M)} sites"
-    words = f"{may_fail} may fail in a round. The operator may be "
-    if c:
-        lies = f"curious, or with a roster lie, alone or with {_count(c, 'site')}"
-        return words + (f"{lies}." if c == t else f"{lies}; curious with {_count(t, 'site')}.")
-    words += f"curious, alone or with {_count(t, 'site')}"
-    needed = least_threshold(M, 1, t)
-    if needed > M:
-        return f"{words}."
-    left = M - needed
-    then = "no site may fail" if left == 0 else f"{_count(left, 'site')} may"
-    return (
-        f"{words}; against an operator that lies and has a site with it, choose --colluding 1: then {then}."
-        if left < D
-        else f"{words}; --colluding 1 protects against an operator that lies and has a site with it, too."
-    )
 
 
 def threshold_sights(parameters: Mapping[str, Any], *, sums: str, clients: Sight) -> Sights:

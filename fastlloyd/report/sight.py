@@ -25,6 +25,10 @@ NOISE = "the noise: this is what the promise is about"
 NOTHING = "nothing"
 BOTH_KEYS = "keys that were agreed by X25519 and ML-KEM-768 together"
 GUESSED_IDS = "; where ids are intersected, which of the ids that it can guess each party holds"
+_OPERATOR = (
+    "masks are common, so the operator knows the noise: with the published result it can compute the exact sizes of "
+    "the last round, and with any one client the exact sums of every round; --masking threshold prevents both"
+)
 _NETWORK_SEES = "who talks to whom, when and how much; why a run ended"
 _LINKS = "links are encrypted (TLS 1.3)"
 _UNCHECKED = "links are encrypted, but nobody checked the keys: whoever could change traffic at the start could read it"
@@ -226,6 +230,25 @@ def who_sees(
     )
     later = found.later or recorded("what crosses the links", "what the protocol says of its messages")
     return Sights((*found.alone, network, later), (*found.together, host), later)
+
+
+def operator_words(*, masking: str | None, authenticated: bool, private: bool) -> str | None:
+    """Say what the operator of a server between sites could compute where it draws the noise, and name the flag.
+
+    Parameters
+    ----------
+    masking : {'common', 'pairwise', 'threshold'} or None
+    authenticated : bool
+        Whether there is a roster: without one the run is a demonstration.
+    private : bool
+        Whether there is noise.
+
+    Returns
+    -------
+    str or None
+        None where it could not.
+    """
+    return _OPERATOR if masking == "common" and authenticated and private else None
 
 
 def about_ranges(protocol: str) -> str | None:

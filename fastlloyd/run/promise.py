@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fastlloyd.errors import format_count
+from fastlloyd.masking.threshold.numbers import Numbers, least_threshold
 from fastlloyd.privacy.calibration import large_delta
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.run.config import RunConfig
@@ -77,3 +79,41 @@ def promise_lines(config: RunConfig, *, delta: float, n_total: int) -> Iterator[
     note = large_delta(delta, n_total)
     if note is not None:
         yield PlanLine("delta", note)
+
+
+_LETTERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def _count(count: int, noun: str = "") -> str:
+    """Write a number up to ten in letters, with its noun if there is one."""
+    if not noun:
+        return _LETTERS[count] if count < len(_LETTERS) else f"{count}"
+    digits, words = format_count(count, noun).split(" ", 1)
+    return f"{_LETTERS[count] if count < len(_LETTERS) else digits} {words}"
+
+
+def site_words(numbers: Numbers) -> str:
+    """Say for people who may fail, and whom the operator of the server may work with.
+
+    Examples
+    --------
+    >>> site_words(Numbers.settle(5, lying=1))
+    'One of five sites may fail in a round. The operator may be curious, or with a roster lie, alone or with one site.'
+    """
+    M, D, c, t = numbers.clients, numbers.lost, numbers.lying, numbers.known
+    may_fail = "No site" if D == 0 else f"{_count(D).capitalize()} of {_count(M)} sites"
+    words = f"{may_fail} may fail in a round. The operator may be "
+    if c:
+        lies = f"curious, or with a roster lie, alone or with {_count(c, 'site')}"
+        return words + (f"{lies}." if c == t else f"{lies}; curious with {_count(t, 'site')}.")
+    words += f"curious, alone or with {_count(t, 'site')}"
+    needed = least_threshold(M, 1, t)
+    if needed > M:
+        return f"{words}."
+    left = M - needed
+    then = "no site may fail" if left == 0 else f"{_count(left, 'site')} may"
+    return (
+        f"{words}; against an operator that lies and has a site with it, choose --colluding 1: then {then}."
+        if left < D
+        else f"{words}; --colluding 1 protects against an operator that lies and has a site with it, too."
+    )

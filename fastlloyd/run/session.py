@@ -12,13 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from fastlloyd.crypto.link.identity import Credentials, Identity
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.data.records import ClientRecords, RawRows
 from fastlloyd.errors import InternalError
 from fastlloyd.lifecycle.messages import setup_bounds
+from fastlloyd.masking.threshold.numbers import MOST_CLIENTS
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Allow, Identify, Party
 from fastlloyd.privacy.ledger import Ledger, Release
@@ -237,7 +238,15 @@ class AgreedPlan(Protocol):
 
 
 class Adapter(ProtocolWords, ABC):
-    """What runs and commands ask of a protocol; `protocol.base` derives most of it."""
+    """What runs and commands ask of a protocol; `protocol.base` derives most of it.
+
+    Attributes
+    ----------
+    opens_rounds : bool
+        Whether it has threshold masks.
+    """
+
+    opens_rounds: ClassVar[bool] = False
 
     @abstractmethod
     def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, PublicInputs]:
@@ -289,6 +298,10 @@ class Adapter(ProtocolWords, ABC):
     def links_clients(self, config: RunConfig) -> bool:
         """Say whether clients need links to each other."""
         return True
+
+    def site_masking(self, clients: int) -> str | None:
+        """Return the masking that `choose` and `init` write for sites: 'threshold' from three clients on, or None."""
+        return "threshold" if self.opens_rounds and 3 <= clients <= MOST_CLIENTS else None
 
     def adds_up(self, config: RunConfig) -> bool:
         """Say whether aggregators may add up what clients send in a round."""

@@ -102,7 +102,7 @@ def test_vertical_he_finds_the_centres_in_its_noise(values: dict[str, Any], more
         ("feddp", {"server_share": 0.99}, {}, 3, "too few for 3 clients"),
         ("feddp", {"start": "private"}, {"choose_k": True}, 2, "--k auto: the elbow needs the server"),
         ("feddp", {}, {}, 1, "expected at least 2 clients"),
-        ("feddp", {}, {"min_clients": 2}, 3, "--min-clients 2 does not go with feddp"),
+        ("feddp", {}, {"min_clients": 2}, 3, "--min-clients 2 does not go with --masking pairwise"),
         ("vertical-dp", {"local": "shortened", "composition": "paper"}, {}, 2, "has Gaussian noise"),
         ("vertical-dp", {}, {}, 1, "joins the columns of 2 to 64 parties"),
         ("vertical-dp", {}, {"k": 151}, 2, "--k: expected at most the public N = 150"),

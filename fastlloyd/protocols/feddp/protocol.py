@@ -66,6 +66,7 @@ class FedDP(Horizontal[Plan]):
     load = staticmethod(inputs.load)
     planned = staticmethod(planned)
     plan_lines = staticmethod(plan_lines)
+    opens_rounds = True
     plan_type = Plan
     public_type = PublicParameters
     server_has_result = True

@@ -23,7 +23,7 @@ from fastlloyd.errors import ConfigError, printable
 from fastlloyd.protocols.registry import Row, find
 from fastlloyd.report.page import chart
 from fastlloyd.report.page.render import format_number, render
-from fastlloyd.report.sight import about_ranges, who_sees
+from fastlloyd.report.sight import about_ranges, operator_words, who_sees
 
 FILES = ("bounds.csv", "elbow.csv", "palette.png")
 """Released files other than centroids.csv whose content may appear on the page."""
@@ -296,6 +296,11 @@ def result_page(
             document["parameters"],
             masking=document["parties"].get("masking"),
             authenticated=document["parties"]["authenticated"],
+        ),
+        operator=operator_words(
+            masking=document["parties"].get("masking"),
+            authenticated=document["parties"]["authenticated"],
+            private=not document["not_private"],
         ),
         roster=None if document["signatures"] is None else group_hex(bytes.fromhex(document["signatures"]["roster"])),
         releases=list(_releases(document["privacy"]["releases"])),

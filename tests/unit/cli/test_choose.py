@@ -31,10 +31,17 @@ def nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("flags", "protocol", "words"),
     [
-        (["--split", "rows"], "fastlloyd-plus", []),
-        (["--split", "rows", "--collude", "server+clients"], "fastlloyd-plus", ["--masking", "pairwise"]),
-        (["--split", "rows", "--dropouts", "yes"], "fastlloyd-plus", ["--min-clients", "2"]),
-        (["--split", "rows", "--server-data", "yes"], "feddp", []),
+        (["--split", "rows"], "fastlloyd-plus", ["--masking", "threshold"]),
+        (["--split", "rows", "--parties", "2"], "fastlloyd-plus", []),
+        (["--split", "rows", "--collude", "server+clients"], "fastlloyd-plus", ["--masking", "threshold"]),
+        (
+            ["--split", "rows", "--parties", "2", "--collude", "server+clients"],
+            "fastlloyd-plus",
+            ["--masking", "pairwise"],
+        ),
+        (["--split", "rows", "--dropouts", "yes"], "fastlloyd-plus", ["--masking", "threshold"]),
+        (["--split", "rows", "--parties", "300", "--dropouts", "yes"], "fastlloyd-plus", ["--min-clients", "299"]),
+        (["--split", "rows", "--server-data", "yes"], "feddp", ["--masking", "threshold"]),
         (["--split", "rows", "--unit", "person"], "fastlloyd-plus", []),
         (["--split", "rows", "--unit", "person", "--server-data", "yes"], "feddp", []),
         (["--split", "rows", "--exact", "yes"], "secfc", []),
@@ -57,7 +64,7 @@ def test_the_protocol_that_fits_and_a_plan_of_it(
 
 
 def test_a_number_of_clusters_that_is_a_guess_can_be_left_to_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    notes = chosen(capsys, "--split", "rows", "--k", "5")["note"]
+    notes = chosen(capsys, "--split", "rows", "--parties", "2", "--k", "5")["note"]
     assert notes == ["if 5 is a guess: --k auto:10 lets the run choose k, at the noise of 10 clusters"]
     for flags in (["--split", "rows", "--k", "1"], ["--split", "rows", "--server-data", "yes"]):
         assert "auto:" not in str(chosen(capsys, *flags))
@@ -111,7 +118,7 @@ def test_what_is_missing_is_asked_for_on_a_terminal(
     said = capsys.readouterr().out
     assert "expected 'rows' or 'columns', got 'sideways'" in said
     assert "expected a whole number, at least 3, got 'many'" in said
-    assert "protocol: fastlloyd-plus" in said and "--min-clients 2" in said
+    assert "protocol: fastlloyd-plus" in said and "--masking threshold" in said
     monkeypatch.setattr(sys, "stdin", Terminal("columns\n"))  # then Ctrl-D
     assert main(["choose", "--d", "4", "--k", "5"]) == 2
     assert "the answers ended before --parties; see fastlloyd choose --help" in capsys.readouterr().err

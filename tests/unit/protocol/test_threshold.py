@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from fastlloyd.__main__ import main
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.update import join
 from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum, VectorFormat
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.privacy.release import GAUSSIAN_SHARES
-from fastlloyd.protocol.threshold import site_words, threshold_against, threshold_condition
+from fastlloyd.protocol.threshold import threshold_against, threshold_condition
 from fastlloyd.protocols.fastlloyd.quality import noise_of
 from fastlloyd.protocols.fastlloyd.rounds import Centers
-from fastlloyd.report.sight import who_sees
+from fastlloyd.report.sight import operator_words, who_sees
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.run_file import with_values
+from fastlloyd.run.promise import site_words
+from fastlloyd.run.run_file import load_config, with_values
 from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import clients
 
@@ -183,3 +187,52 @@ def test_with_threshold_masks_a_sum_also_names_those_who_were_silent():
     other = NoisyMaskedSum(bytes(8), ranks[:8], 9)
     assert other.body() == bytes.fromhex("ff00") + bytes(8)
     assert NoisyMaskedSum.read(other.body(), VectorFormat(ring, 2, 9)).silent is None
+
+
+def test_the_table_of_the_guide_is_that_of_the_plans():
+    text = (Path(__file__).parents[3] / "docs" / "guide.md").read_text("utf-8")
+    rows = [list(map(str.strip, line.strip("|").split("|"))) for line in text.splitlines() if "| 1 | 1." in line]
+    assert len(rows) == 6
+    for M, c, t, T, D, _, pairwise, nobody, lost in rows:
+        numbers = Numbers.settle(int(M), lying=int(c))
+        assert (numbers.known, numbers.threshold, numbers.lost) == (int(t), int(T), int(D))
+        plan = find_protocol("fastlloyd").planned(with_values(CONFIG, {"colluding": int(c)}), int(M), 2)
+        assert f"{plan.noise_with(int(M)):.3g}" == pairwise == nobody
+        assert lost == (f"{plan.noise_with(int(T)):.3g}" if int(D) else "")
+
+
+@pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])
+@pytest.mark.parametrize("roster", [True, False])
+def test_between_sites_with_common_masks_a_plan_says_what_the_operator_could_compute(masking, roster):
+    files = {"roster": "roster.toml", "key": "key.pem"} if roster else {}
+    lines = find_protocol("fastlloyd").plan_lines(with_values(CONFIG, {"masking": masking, **files}), 3, 2)
+    said = [line.text for line in lines if line.name == "operator"]
+    assert len(said) == (masking == "common" and roster)
+    assert all("exact sizes of the last round" in text and "--masking threshold" in text for text in said)
+
+
+def test_without_noise_there_is_none_that_the_operator_could_know():
+    assert operator_words(masking="common", authenticated=True, private=False) is None
+    assert operator_words(masking=None, authenticated=True, private=True) is None
+
+
+@pytest.mark.parametrize("protocol", ["fastlloyd-plus", "feddp"])
+def test_init_writes_threshold_masks_where_organisations_meet(tmp_path, protocol):
+    def masking(clients, *flags):
+        folder = tmp_path / f"{clients}{''.join(flags)}"
+        assert main(["init", str(folder), "--protocol", protocol, "--clients", str(clients), *flags]) == 0
+        return load_config(folder / "run.toml").masking
+
+    assert [masking(M) for M in (2, 3, 200, 201)] == ["common", "threshold", "threshold", "common"]
+    assert masking(3, "--masking", "pairwise") == "pairwise"
+
+
+def test_other_protocols_have_no_threshold_masks():
+    assert find_protocol("vertical-dp").site_masking(3) is None and find_protocol("secfc").site_masking(3) is None
+
+
+def test_aggregators_are_for_common_masks():
+    assert find_protocol("fastlloyd").adds_up(with_values(CONFIG, {"masking": "common"}))
+    assert not find_protocol("fastlloyd").adds_up(CONFIG)
+    with pytest.raises(ConfigError, match="at most 200 clients, got 201; use common masks, with aggregators"):
+        claim(CONFIG, 201)
