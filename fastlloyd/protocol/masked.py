@@ -259,7 +259,9 @@ class Masked(Horizontal[S]):
 
 def payload_line(plan: MaskedPlan) -> PlanLine:
     """Say how many bytes of vectors all parties send in a round, and in which rounds it is another number."""
-    each = [2 * plan.clients * plan.elements(t) * plan.ring_bits // 8 for t in range(len(plan.rounds))]
+    # Up, down, and with threshold masks a box up, while nobody is lost.
+    ways = 3 if plan.masking == "threshold" and plan.min_clients < plan.clients else 2
+    each = [ways * plan.clients * plan.elements(t) * plan.ring_bits // 8 for t in range(len(plan.rounds))]
     others = ""
     for size, found in groupby(range(len(each)), each.__getitem__):
         others += f", {size:,} in {name_rounds(*found)}" if size != each[-1] else ""

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from fastlloyd.report.document import load
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.session import find_protocol
 from tests.protocols.whole import done_flags
 
 RUN = ("--dataset", "iris", "--k", 3, "--masking", "threshold", "--rounds", 2, "--output", "out")
@@ -33,3 +35,12 @@ def test_other_masks_write_what_they_wrote(tmp_path: Path) -> None:
     done_flags(tmp_path, (*RUN, "--masking", "pairwise", "--protocol", "fastlloyd"), n=3)
     report = load(tmp_path / "out" / "report.json")
     assert all(not {"clients_silent", "noise"} & entry.keys() for entry in report["rounds"])
+
+
+def test_the_payload_of_a_plan_is_what_a_run_sends(tmp_path: Path) -> None:
+    flags = ["--dataset", "iris", "--k", 3, "--masking", "threshold", "--rounds", 2, "--protocol", "fastlloyd"]
+    done_flags(tmp_path, [*flags, "--output", "out"], n=5)
+    sent = load(tmp_path / "out" / "report.json")["traffic"]["payload_bytes_per_round"]
+    config = RunConfig(protocol="fastlloyd", dataset="iris", k=3, masking="threshold", rounds=2)
+    (line,) = (one for one in find_protocol("fastlloyd").plan_lines(config, 4, None) if one.name == "payload")
+    assert line.text.startswith(f"{sent:,.0f} bytes a round")
