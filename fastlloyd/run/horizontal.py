@@ -33,7 +33,6 @@ from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.masking.threshold.secrets import ClientSecrets
 from fastlloyd.party.declaration import MessageBounds
 from fastlloyd.party.effects import Afford, Allow, Expect, Keep, Load, Party, Publish, Recall, Save
-from fastlloyd.party.message import check_size
 from fastlloyd.randomness.prg import KEY_BYTES
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.checks import (
@@ -230,16 +229,15 @@ class MaskAgreement:
         content = yield from self._stored(_THRESHOLD)
         if content is None:
             group, secrets = yield from setup.deal(me, SecretRandom())
-            yield from self._keep(_GROUP, group.keys)
+            yield from self._keep(_GROUP, group.kept)
             yield Save(_THRESHOLD, secrets.to_bytes())
             return ClientOpening(group, me, secrets, draw)
-        keys = yield from self._stored(_GROUP)
+        kept = yield from self._stored(_GROUP)
         try:
             secrets = ClientSecrets.from_bytes(setup.numbers, me, content)
-            check_size(keys or b"", KEY_BYTES)
+            group = setup.group(kept or b"")
         except ValueError as error:
             raise _damaged(str(error)) from error
-        group = setup.group(keys or b"")
         decisions = read_decisions(stored.sets, setup.numbers.clients)
         back = yield from come_back(group, me, decisions, len(stored.replies), SecretRandom())
         return ClientOpening(back.group, me, secrets, draw, decisions=back.decisions, known=back.known)

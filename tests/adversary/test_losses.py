@@ -14,7 +14,7 @@ import pytest
 
 from fastlloyd.errors import EXIT_INPUT, EXIT_OK
 from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum
-from fastlloyd.lifecycle.threshold.messages import RoundSet, SetVotes
+from fastlloyd.lifecycle.threshold.messages import RoundSet, SetVote, SetVotes
 from fastlloyd.report.document import load
 from tests.adversary.arena import Ended, TcpRun, warm_up
 from tests.adversary.kills import _messages
@@ -36,6 +36,7 @@ from tests.adversary.losses import (
     set_back,
     stage,
 )
+from tests.adversary.relay import make_roster
 
 pytestmark = pytest.mark.process
 # Clients and c: T is 3 of 5 and 4 of 6.
@@ -50,8 +51,12 @@ FEW = [
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records of six clients, and keys and rosters for three, five and six of them."""
     warm_up()
-    return stage(tmp_path_factory.mktemp("stage"))
+    folder = stage(tmp_path_factory.mktemp("stage"))
+    for m in (3, 5, 6):
+        make_roster(folder / f"roster-{m}", ["operator", *(f"site {rank}" for rank in range(1, m + 1))])
+    return folder
 
 
 def run(
@@ -61,7 +66,8 @@ def run(
     chosen = play("glloyd", m, lying)
     chosen = replace(chosen, flags=(*chosen.flags, "--state-dir", str(folder.parent / "state"), *flags))
     prepare = {death.rank: death.install for death in dead} | more.pop("prepare", {})
-    return TcpRun(chosen, records, folder, prepare=prepare, record=True, **more).run()
+    roster = records / f"roster-{m}"
+    return TcpRun(chosen, records, folder, prepare=prepare, record=True, roster=roster, **more).run()
 
 
 def check_ledgers(state: Path, clients: Mapping[int, int]) -> None:
@@ -78,8 +84,8 @@ def check_sent(*folders: Path) -> None:
     sent: dict[tuple[int, int, int], set[bytes]] = defaultdict(set)
     for folder in folders:
         for header, rank, body in _messages(folder / "sent.jsonl"):
-            # The votes that the server passes on are those of whoever was fastest.
-            if header.type != SetVotes.TYPE:
+            # Votes are about the session, and the server passes on those of whoever was fastest.
+            if header.type not in (SetVote.TYPE, SetVotes.TYPE):
                 sent[rank, header.type, header.round].add(body)
     assert not [key for key, bodies in sent.items() if len(bodies) > 1]
 

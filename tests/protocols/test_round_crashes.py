@@ -18,7 +18,7 @@ from fastlloyd.lifecycle.masked_sums import server as fastlloyd_server
 from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.lifecycle.threshold.client import ClientOpening, ThresholdMasks, read_decisions
 from fastlloyd.lifecycle.threshold.messages import SetVotes
-from fastlloyd.lifecycle.threshold.returning import come_back, relay_states
+from fastlloyd.lifecycle.threshold.returning import Returned, come_back, relay_states
 from fastlloyd.lifecycle.threshold.server import ServerOpening
 from fastlloyd.masking.threshold.secrets import ClientSecrets
 from fastlloyd.party.effects import Gather, Party, Receive, Record, Save, Send
@@ -199,23 +199,30 @@ def threshold(protocol: str) -> tuple[MakeParty, Any]:
     parts = np.array_split(points, M)
     common = support.common_masks(M, seed)
 
-    def serve(stored: StoredRounds, disk: dict[str, bytes]) -> Party[Any]:
-        yield from relay_states(group, stored.sets, len(stored.replies))
-        opening = ServerOpening(group, dealt.words, stored.sets or None)
+    made: list[PartyId] = []
+
+    def serve(stored: StoredRounds, *, resumed: bool) -> Party[Any]:
+        returned = (yield from relay_states(group, stored.sets, len(stored.replies))) if resumed else group
+        opening = ServerOpening(returned, dealt.words, stored.sets or None)
         return (yield from fastlloyd_server(plan, None, stored=stored, opening=opening))
 
-    def take_part(me: PartyId, stored: StoredRounds, disk: dict[str, bytes]) -> Party[Any]:
+    def take_part(me: PartyId, stored: StoredRounds, disk: dict[str, bytes], *, resumed: bool) -> Party[Any]:
         secrets = ClientSecrets.from_bytes(plan.numbers, me, disk.get("threshold", first[me]))
         # After a reply no secret of its round is left on the disk.
         assert secrets.first in (len(stored.replies), max(0, len(stored.replies) - 1))
-        back = yield from come_back(group, me, read_decisions(stored.sets, M), len(stored.replies), SecretRandom())
+        back = Returned({}, {}, group)
+        if resumed:
+            decisions = read_decisions(stored.sets, M)
+            back = yield from come_back(group, me, decisions, len(stored.replies), SecretRandom())
         draw = partial(draw_share, plan)
-        opening = ClientOpening(group, me, secrets, draw, decisions=back.decisions, known=back.known)
+        opening = ClientOpening(back.group, me, secrets, draw, decisions=back.decisions, known=back.known)
         own = quantise(parts[me.rank - 1], plan.fraction_bits)
         return (yield from fastlloyd_client(me, own, plan, ThresholdMasks(common[me], opening), stored=stored))
 
     def make(party: PartyId, stored: StoredRounds, disk: dict[str, bytes]) -> Party[Any]:
-        return serve(stored, disk) if party.is_server else take_part(party, stored, disk)
+        resumed = len(made) > M
+        made.append(party)
+        return serve(stored, resumed=resumed) if party.is_server else take_part(party, stored, disk, resumed=resumed)
 
     return make, plan
 

@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.lifecycle.masked_sums import GlobalMsa, MaskedUpdate, server
 from fastlloyd.lifecycle.rounds import StoredRounds
+from fastlloyd.lifecycle.threshold.client import ClientOpening
 from fastlloyd.lifecycle.threshold.messages import QuickAnswer, SetAnswer, SetVote
+from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.masking.threshold.parts import Parts
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.fastlloyd.plan import Plan
@@ -28,6 +30,7 @@ from fastlloyd.protocols.fastlloyd.rounds import draw_share
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
+from tests.dealt import fixed_random
 from tests.protocols.support import blobs, central_plus, no_noise, opened_masks, plan_for, run
 
 # Clients and c: T is 3 of 5 and 4 of 6, so two may be lost.
@@ -175,14 +178,14 @@ NOISES = [
 
 
 def noise_over_planned(
-    protocol: str, m: int, lying: int, u: int, silent: int, *, rounds: int, k: int = 250
+    protocol: str, m: int, lying: int, u: int, silent: int, *, rounds: int = 4, k: int = 250, draw: Any = draw_share
 ) -> tuple[float, float, Fraction]:
     """Measure the variance of all noise over s^2; return it, its standard error, and what is planned."""
     settings = VARIANTS[protocol]
     plan = plan_of(m, lying, protocol=protocol, k=k, d=3, n=4000, rounds=rounds, ring_bits=64, settings=settings)
     vectors = [np.full(plan.elements(0), 1000 * rank) for rank in range(m)]
     lost = losing(*of_round(u, m, silent))
-    found = add_up(plan, vectors, lambda me: partial(draw_share, plan), lost, run=f"noise {protocol} {m} {u} {silent}")
+    found = add_up(plan, vectors, lambda me: partial(draw, plan), lost, run=f"noise {protocol} {m} {u} {silent}")
     scores = []
     for t, total in enumerate(found.sums):
         among, planned = found.included[t], plan.rounds[t]
@@ -196,12 +199,53 @@ def noise_over_planned(
     return float(squares.mean()), float(squares.std() / np.sqrt(squares.size)), parts.total(u, silent)
 
 
+def check_noise(protocol: str, m: int, lying: int, u: int, silent: int, **size: int) -> None:
+    measured, error, planned = noise_over_planned(protocol, m, lying, u, silent, **size)
+    # Without t = 1 clients s^2 remains, so there is u / (u - 1) of it in all; more only where a member was silent.
+    assert planned > Fraction(u, u - 1) if silent else planned == Fraction(u, u - 1)
+    assert abs(measured - planned) < 5 * error
+
+
 @pytest.mark.parametrize("protocol", ["glloyd", "sulloyd"])
 @pytest.mark.parametrize("m,lying,u,silent", NOISES)
 def test_the_noise_is_the_planned_one_for_every_number_of_lost_clients(
     protocol: str, m: int, lying: int, u: int, silent: int
 ) -> None:
-    measured, error, planned = noise_over_planned(protocol, m, lying, u, silent, rounds=4)
-    # Without t clients at least s^2 remains, so of all at least u / (u - t) of it; more only where somebody was silent.
-    assert planned > Fraction(u, u - 1) if silent else planned == Fraction(u, u - 1)
-    assert abs(measured - planned) < 5 * error
+    check_noise(protocol, m, lying, u, silent)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("protocol", ["glloyd", "sulloyd"])
+@pytest.mark.parametrize("m,lying,u,silent", NOISES)
+def test_the_noise_is_the_planned_one_to_half_a_percent(protocol: str, m: int, lying: int, u: int, silent: int) -> None:
+    check_noise(protocol, m, lying, u, silent, rounds=50, k=1000)
+
+
+@pytest.mark.parametrize("u", [4, 5])
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_part_that_is_not_taken_off_or_twice_is_caught(times: int, u: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    excess = ClientOpening._excess
+
+    def wrong(self: ClientOpening, t: int, history: bytes, ring: Ring, included: int) -> RingArray:
+        right = excess(self, t, history, ring, included)
+        return right - right if times == 0 else right + right
+
+    monkeypatch.setattr(ClientOpening, "_excess", wrong)
+    measured, error, planned = noise_over_planned("glloyd", 5, 0, u, 0)
+    assert measured - planned > 10 * error
+
+
+def test_parts_that_forget_t_or_depend_on_each_other_are_caught() -> None:
+    def quieter(plan: Plan, t: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
+        return draw_share(plan, t, share * Fraction(4, 5), secret)
+
+    measured, error, planned = noise_over_planned("glloyd", 5, 0, 5, 0, draw=quieter)
+    assert planned - measured > 8 * error
+
+    def dependent(plan: Plan, t: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
+        # Every part of every client from the same bits.
+        return draw_share(plan, t, share, fixed_random(f"round {t}"))
+
+    measured, error, planned = noise_over_planned("glloyd", 5, 0, 3, 0, draw=dependent)
+    assert measured - planned > 10 * error

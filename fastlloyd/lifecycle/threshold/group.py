@@ -22,6 +22,9 @@ from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import KEY_BYTES
 from fastlloyd.wire.header import SERVER, PartyId, clients, encode_included
 
+KEPT_BYTES = 2 * KEY_BYTES
+"""Of a group, in the state folder."""
+
 
 @dataclass(frozen=True, slots=True)
 class Covered:
@@ -56,6 +59,11 @@ class Group:
     keys: bytes
     credentials: Credentials = field(repr=False)
     returned: bytes = b""
+
+    @property
+    def kept(self) -> bytes:
+        """What a resumed run needs of it: context and digest of the keys, 64 bytes."""
+        return self.context + self.keys
 
     @cached_property
     def digest(self) -> bytes:

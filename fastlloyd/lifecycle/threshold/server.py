@@ -98,7 +98,7 @@ class ServerOpening:
         if not self._kept:
             self._kept = True
             ordered = (self._words[party].to_bytes() for party in self._group.everybody)
-            yield Save("words", self._group.keys + b"".join(ordered))
+            yield Save("words", self._group.kept + b"".join(ordered))
 
     def covered(self, shape: RingFormat) -> RingFormat:
         """Return the shape of what is sent for a vector of this shape."""
@@ -221,6 +221,7 @@ class ServerOpening:
             t,
             numbers.threshold,
             (numbers.clients, size),
+            frozenset(everybody) - frozenset(included),  # they have no excess: any T answers will do
             step=2,
             patience_s=PATIENCE_S,
         )

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from fastlloyd.crypto.hybrid import RAW_BYTES, HybridKey
 from fastlloyd.crypto.link.identity import Credentials
 from fastlloyd.errors import PeerError, SecurityError
-from fastlloyd.lifecycle.threshold.group import Group, digest_keys
+from fastlloyd.lifecycle.threshold.group import KEPT_BYTES, Group, digest_keys
 from fastlloyd.lifecycle.threshold.messages import (
     DealtCiphers,
     DealtWords,
@@ -67,9 +67,16 @@ class ThresholdSetup:
     context: bytes
     credentials: Credentials
 
-    def group(self, keys: bytes) -> Group:
-        """Return the group whose keys have this digest."""
-        return Group(self.numbers, self.run_id, self.context, keys, self.credentials)
+    def group(self, kept: bytes) -> Group:
+        """Return the group that was kept in these bytes, 64: its own context, for a resume has other public parameters.
+
+        Raises
+        ------
+        ValueError
+            There are more or fewer.
+        """
+        check_size(kept, KEPT_BYTES)
+        return Group(self.numbers, self.run_id, kept[:KEY_BYTES], kept[KEY_BYTES:], self.credentials)
 
     def deal(self, me: PartyId, secret: SecretRandom) -> Party[tuple[Group, ClientSecrets]]:
         """Agree on a secret with each other client, and share this client's own; run by every client.
@@ -104,7 +111,7 @@ class ThresholdSetup:
                 raise _forged(f"a ciphertext of {other}", other)
             pairs[other] = key.decapsulate(other, keys.pieces[other.rank - 1].public, box.ciphertext)
         del key  # the run's private keys: from here on only the pairs' secrets remain
-        group = self.group(digest)
+        group = self.group(self.context + digest)
         secrets, words = ClientSecrets.deal(self.numbers, me, pairs, self.rounds, secret)
         signature = self.credentials.sign(group.about_words(words), domains.THRESHOLD_WORDS_SIGNED)
         yield Send((SERVER,), DealtWords(signature, words.to_bytes()), SETUP_ROUND)
@@ -140,7 +147,7 @@ class ThresholdSetup:
                     rank=party.rank,
                 )
         yield Send(everybody, RunKeys(tuple(keys[party] for party in everybody)), SETUP_ROUND)
-        group = self.group(digest_keys([keys[party].public for party in everybody]))
+        group = self.group(self.context + digest_keys([keys[party].public for party in everybody]))
         # Each sends another number of ciphertexts, so each has its own format.
         dealt: dict[PartyId, DealtCiphers] = {}
         for party in everybody:
@@ -179,13 +186,13 @@ class ThresholdSetup:
         """
         everybody = clients(self.numbers.clients)
         size = Words.size(self.numbers, self.rounds)
-        check_size(content, KEY_BYTES + size * len(everybody))
-        starts = range(KEY_BYTES, len(content), size)
+        check_size(content, KEPT_BYTES + size * len(everybody))
+        starts = range(KEPT_BYTES, len(content), size)
         words = {
             party: Words.from_bytes(self.numbers, self.rounds, party, content[start : start + size])
             for party, start in zip(everybody, starts, strict=True)
         }
-        return self.group(content[:KEY_BYTES]), words
+        return self.group(content[:KEPT_BYTES]), words
 
     def _sign_key(self, me: PartyId, public: bytes) -> bytes:
         return self.credentials.sign(self._about_key(me, public), domains.THRESHOLD_KEY)
