@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -13,8 +14,8 @@ from typing import Any
 import pytest
 
 from fastlloyd.errors import EXIT_INPUT, EXIT_OK
-from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum
-from fastlloyd.lifecycle.threshold.messages import RoundSet, SetVote, SetVotes
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
+from fastlloyd.lifecycle.threshold.messages import QuickAnswer, RoundSet, SetVote, SetVotes
 from fastlloyd.report.document import load
 from tests.adversary.arena import Ended, TcpRun, warm_up
 from tests.adversary.kills import _messages
@@ -104,6 +105,16 @@ def check(records: Path, folder: Path, m: int, lying: int, dead: tuple[Death, ..
     assert set(included[-1]) == everybody - gone
     check_ledgers(folder / "state", dict.fromkeys(everybody - gone, ROUNDS))
     check_sent(folder / "run")
+    # Whoever answers later than T others is no loss.
+    left = [line for line in ended.said[0].splitlines() if "not waited for any longer" in line]
+    assert all({int(rank) for rank in re.findall(r"client (\d)", line)} <= gone for line in left), left
+
+
+def test_with_nobody_lost_a_round_has_two_round_trips(records: Path, tmp_path: Path) -> None:
+    check(records, tmp_path, 5, 0, ())
+    kinds = Counter((header.type, header.round) for header, _, _ in _messages(tmp_path / "run" / "sent.jsonl"))
+    there_and_back = (MaskedUpdate, RoundSet, QuickAnswer, NoisyMaskedSum)
+    assert kinds == {(kind.TYPE, t): 5 for kind in there_and_back for t in range(ROUNDS)}
 
 
 @pytest.mark.parametrize("number", range(len(FEW)))

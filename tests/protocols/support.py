@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -39,6 +40,7 @@ from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.dealt import deal, fixed
 
 RUN_ID = bytes(range(16))
+DrawOne = Callable[[int, Fraction, SecretRandom], NDArray[np.int64]]
 
 
 def parameters(n: int, k: int, **changes: Any) -> PublicParameters:
@@ -106,8 +108,13 @@ def group_of(plan: Any) -> Group:
     return Group(plan.numbers, RUN_ID, fixed("context"), fixed("keys"), Credentials())
 
 
+def of_length(draw: DrawOne) -> DrawPart:
+    """Draw parts of the length that the round's plan gives them."""
+    return lambda t, elements, share, secret: draw(t, share, secret)
+
+
 def opened_masks(
-    plan: Any, draw: Callable[[PartyId], DrawPart], *, run: str = "run", seed: bytes | None = None
+    plan: Any, draw: Callable[[PartyId], DrawOne], *, run: str = "run", seed: bytes | None = None
 ) -> tuple[dict[PartyId, Masks], ServerOpening]:
     """Threshold masks from fixed keys over common ones, and what opens them at the server.
 
@@ -116,7 +123,7 @@ def opened_masks(
     plan : Plan
         With `numbers`, `rounds` and `ring_bits`.
     draw : callable
-        From a client to what draws one part of its noise of a round.
+        From a client to what draws one part of its noise of a round, from round, share and source.
     run : str
         Another run has other keys.
     seed : bytes, optional
@@ -124,7 +131,8 @@ def opened_masks(
     dealt, group = deal(plan.numbers, len(plan.rounds), run), group_of(plan)
     common = MaskGenerator(seed or fixed(f"{run}: seed"), Ring(plan.ring_bits), 1, RUN_ID)
     masks: dict[PartyId, Masks] = {
-        me: ThresholdMasks(common, ClientOpening(group, me, own, draw(me))) for me, own in dealt.secrets.items()
+        me: ThresholdMasks(common, ClientOpening(group, me, own, of_length(draw(me))))
+        for me, own in dealt.secrets.items()
     }
     return masks, ServerOpening(group, dealt.words)
 

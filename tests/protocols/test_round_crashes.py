@@ -214,7 +214,7 @@ def threshold(protocol: str) -> tuple[MakeParty, Any]:
         if resumed:
             decisions = read_decisions(stored.sets, M)
             back = yield from come_back(group, me, decisions, len(stored.replies), SecretRandom())
-        draw = partial(draw_share, plan)
+        draw = support.of_length(partial(draw_share, plan))
         opening = ClientOpening(back.group, me, secrets, draw, decisions=back.decisions, known=back.known)
         own = quantise(parts[me.rank - 1], plan.fraction_bits)
         return (yield from fastlloyd_client(me, own, plan, ThresholdMasks(common[me], opening), stored=stored))
