@@ -78,15 +78,16 @@ class Death:
 
 
 def copy_state(state: Path, rank: int, name: str) -> Callable[[], None]:
-    """Return what makes a client copy its state folder just before it stores a file."""
+    """Return what makes a client copy its state folder just before it stores a file, the last time that it does."""
 
     def install() -> None:
         perform: Callable[[Driver, Effect], Any] = Driver._perform
 
         def copying(driver: Driver, effect: Effect) -> Any:
             if isinstance(effect, Save) and effect.name == name:
-                own = state / f"client-{rank}"
-                shutil.copytree(own, own.with_name(f"old-{rank}"))
+                own, old = state / f"client-{rank}", state / f"old-{rank}"
+                shutil.rmtree(old, ignore_errors=True)
+                shutil.copytree(own, old)
             return perform(driver, effect)
 
         Driver._perform = copying  # type: ignore[method-assign]
