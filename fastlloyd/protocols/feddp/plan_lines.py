@@ -223,7 +223,8 @@ def _from_data(
 def _step_line(plan: Plan, t: int) -> PlanLine:
     """Describe one step."""
     step = plan.rounds[t]
-    up = plan.elements(t) * plan.ring_of(t) // 8
+    boxed = plan.numbers is not None and plan.numbers.lost > 0
+    up = plan.elements(t) * plan.ring_of(t) // 8 * (2 if boxed else 1)
     noises = [
         f"{release.name}: {_NOISE[release.norm]} noise of {release.noise_multiplier:.3g} times the sensitivity"
         for release in plan.releases(t)

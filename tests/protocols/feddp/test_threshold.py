@@ -126,3 +126,9 @@ def test_above_200_clients_a_plan_is_refused_and_common_masks_are_named(protocol
     many = RunConfig(protocol=protocol, masking="threshold", k=3, n_total=100_000)
     with pytest.raises(ConfigError, match="at most 200 clients, got 201; use common masks, with aggregators"):
         find_protocol(protocol).planned(many, 201, 3)
+
+
+def test_a_plan_says_who_may_be_lost_and_counts_the_boxes() -> None:
+    text = "\n".join(map(str, find_protocol("feddp").plan_lines(config(), 6, None)))
+    assert "T = 4 of 6 clients open a round, D = 2 may be lost in it" in text
+    assert f"outer product: {2 * 8 * 48 * 49 // 2:,} bytes up from each client" in text
