@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fastlloyd.report.document import load
+from fastlloyd.report.page.result import result_page
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.session import find_protocol
 from tests.protocols.whole import done_flags
@@ -44,3 +46,15 @@ def test_the_payload_of_a_plan_is_what_a_run_sends(tmp_path: Path) -> None:
     config = RunConfig(protocol="fastlloyd", dataset="iris", k=3, masking="threshold", rounds=2)
     (line,) = (one for one in find_protocol("fastlloyd").plan_lines(config, 4, None) if one.name == "payload")
     assert line.text.startswith(f"{sent:,.0f} bytes a round")
+
+
+def test_a_page_names_the_clients_that_left_more_of_their_noise_in_a_round(tmp_path: Path) -> None:
+    done_flags(tmp_path, (*RUN, "--protocol", "fastlloyd"), n=5)
+    report = load(tmp_path / "out" / "report.json")
+    names = ("bounds.csv", "centroids.csv")
+    files = {name: (tmp_path / "out" / name).read_bytes() for name in names}
+    centroids = np.loadtxt(tmp_path / "out" / "centroids.csv", delimiter=",", skiprows=1, ndmin=2)
+    assert "All clients were included in every round" in result_page(report, centroids, files)
+    report["rounds"][1] |= {"clients_included": [1, 2, 4], "clients_silent": [2]}
+    page = result_page(report, centroids, files)
+    assert "client 3: round 2; client 2: the end of round 2, whose sum has more of its noise" in page

@@ -456,7 +456,18 @@ def _absent(document: Mapping[str, Any]) -> list[str]:
         rank: [entry["round"] + 1 for entry in document["rounds"] if rank not in entry["clients_included"]]
         for rank in everybody
     }
-    return [f"client {rank}: round {_spans(rounds)}" for rank, rounds in missed.items() if rounds]
+    silent = {
+        rank: [entry["round"] + 1 for entry in document["rounds"] if rank in entry.get("clients_silent", ())]
+        for rank in everybody
+    }
+    return [
+        *(f"client {rank}: round {_spans(rounds)}" for rank, rounds in missed.items() if rounds),
+        *(
+            f"client {rank}: the end of round {_spans(rounds)}, whose sum has more of its noise"
+            for rank, rounds in silent.items()
+            if rounds
+        ),
+    ]
 
 
 def _rounds(document: Mapping[str, Any]) -> dict[str, Any]:

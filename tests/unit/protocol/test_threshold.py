@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -236,3 +237,17 @@ def test_aggregators_are_for_common_masks():
     assert not find_protocol("fastlloyd").adds_up(CONFIG)
     with pytest.raises(ConfigError, match="at most 200 clients, got 201; use common masks, with aggregators"):
         claim(CONFIG, 201)
+
+
+@pytest.mark.parametrize("protocol", ["fastlloyd", "glloyd"])
+def test_a_client_refuses_a_plan_whose_smallest_part_of_noise_is_too_small(protocol):
+    adapter = find_protocol(protocol)
+    config = with_values(CONFIG, {"protocol": protocol, "epsilon": 100.0, "n_total": 10_000, "ring_bits": 64})
+    plan = adapter.planned(config, 32, 2)
+    public = adapter.public_parameters(config, 32, plan.n_total, plan.k)
+    assert adapter.check_plan(plan, public, plan.names) <= 100.0
+    # A share of 5 grid units, as pairwise masks need it, is too little in parts.
+    little = 5.1 * 31**0.5
+    rounds = tuple(replace(one, count_scale=little) for one in plan.rounds)
+    with pytest.raises(ValueError, match=r"the plan's releases are impossible: .* the smallest of the .* parts"):
+        adapter.check_plan(replace(plan, rounds=rounds), public, plan.names)
