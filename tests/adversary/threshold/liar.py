@@ -180,7 +180,6 @@ class Schedule:
     run: Run
     rng: Random
     most_set_back: int
-    actions: int = 60
     liar: Liar = field(init=False)
 
     def __post_init__(self) -> None:
@@ -194,21 +193,39 @@ class Schedule:
             self._pool.append(tuple(sorted(rng.sample(self.run.everybody, size))))
         self._sides = {(p, t): rng.choice(self._pool) for p in self.liar.sites for t in range(self.run.rounds)}
         self._replays: list[RoundSet] = []
+        self._impatience = 0.5 if rng.random() < 0.3 else 0.0
 
     def play(self) -> Judge:
         """Do what comes to mind; return the judge."""
         rng, honest = self.rng, list(self.liar.sites)
-        for _ in range(self.actions):
+        if self.most_set_back and rng.random() < 0.5:
+            self._set_some_back()
+        for _ in range(15 * len(honest)):
             party, dice = rng.choice(honest), rng.random()
-            if dice < 0.05 or all(self.liar.sites[p].waiting is None for p in honest):
+            if dice < 0.25 / len(honest) or all(self.liar.sites[p].waiting is None for p in honest):
                 self._bring_back()
-            elif dice < 0.08:
+            elif dice > 0.97:
                 self.liar.sites[party].crash_in = rng.randint(0, 4)
-            elif dice < 0.10 and self._replays:
+            elif dice > 0.95 and self._replays:
                 self._replay(party)
             else:
                 self._go_on(party)
         return self.liar.judge
+
+    def _set_some_back(self) -> None:
+        """Have some clients open a set, set some of those back, and give them and the others another set."""
+        rng, liar = self.rng, self.liar
+        early = rng.sample(list(liar.sites), rng.randint(1, self.run.numbers.threshold - self.run.numbers.lying))
+        back = rng.sample(early, rng.randint(1, min(self.most_set_back, len(early))))
+        one, other = rng.sample(self._pool, 2) if rng.random() < 0.5 else self._pool[:2]
+        self._sides.update({(party, 0): one for party in early})
+        for _ in range(4):
+            for party in early:
+                self._go_on(party)
+        self.set_back |= set(back)
+        self._sides.update({(party, 0): other for party in back})
+        self._sides.update({(party, 0): rng.choice((one, other)) for party in liar.sites if party not in early})
+        liar.bring_back(copies={party: rng.randrange(2) for party in back})
 
     def _bring_back(self) -> None:
         rng, liar = self.rng, self.liar
@@ -259,7 +276,7 @@ class Schedule:
             votes = liar.votes_for(t, liar.stated[party], party)
             if len(votes) >= self.run.numbers.threshold:
                 liar.certify(party)
-            elif rng.random() < 0.1:
+            elif rng.random() < self._impatience:
                 others = {p: v for each in liar.votes.values() for p, v in each.items()}
                 liar.certify(party, {**others, **votes} if rng.random() < 0.5 else votes)
         elif kind is NoisyMaskedSum:
