@@ -55,6 +55,11 @@ class Judge:
     ----------
     run : Run
     colluding : collection of PartyId
+
+    Attributes
+    ----------
+    broken : list of str
+        Rules that a client broke, whatever can be opened then.
     """
 
     def __init__(self, run: Run, colluding: Collection[PartyId]) -> None:
@@ -66,7 +71,7 @@ class Judge:
         self._vectors: dict[tuple[int, PartyId, bytes], set[bytes]] = defaultdict(set)
         self._taken: dict[tuple[int, PartyId, bytes], set[int]] = defaultdict(set)
         self._decided: set[tuple[int, PartyId]] = set()
-        self._late: list[str] = []
+        self.broken: list[str] = []
         self._excesses: dict[tuple[int, PartyId, bytes], dict[bytes, int]] = {}
 
     def watch(self, site: Site, sent: Send) -> None:
@@ -81,7 +86,7 @@ class Judge:
         if isinstance(sent.message, MaskedUpdate):
             self._vectors[t, me, history].add(body)
             if (t, me) in self._decided and not site.restored:
-                self._late.append(f"{me} sent its vector of round {t} after it had given something for a set")
+                self.broken.append(f"{me} sent its vector of round {t} after it had given something for a set")
         if isinstance(sent.message, SetVote | QuickAnswer | SetAnswer):
             self._decided.add((t, me))
         if isinstance(sent.message, QuickAnswer | SetAnswer):
@@ -94,7 +99,8 @@ class Judge:
         if (t, me, history) not in self._excesses:
             secrets = self._run.secrets(me)
             drawn = [
-                draw_part(t, share, secrets.part_random(t, history, j)) for j, share in enumerate(self._parts.shapes)
+                draw_part(t, ELEMENTS, share, secrets.part_random(t, history, j))
+                for j, share in enumerate(self._parts.shapes)
             ]
             numbers = self._run.numbers
             self._excesses[t, me, history] = {
@@ -130,7 +136,7 @@ class Judge:
 
     def verdict(self) -> Verdict:
         """Judge what has left so far."""
-        numbers, faults, noises = self._run.numbers, list(self._late), []
+        numbers, faults, noises = self._run.numbers, list(self.broken), []
         others = numbers.known - numbers.lying
         for t in range(self._run.rounds):
             for party in self._honest:

@@ -77,6 +77,8 @@ class Liar:
             self.votes[sent.round, said.history, said.included, self._returned.get(me, b"")][me] = message.signature
         elif isinstance(message, QuickAnswer | SetAnswer):
             self.given[me, type(message)].append(message.body())
+            if sent.step == 2 and len(self.votes_for(sent.round, self.stated[me], me)) < self.run.numbers.threshold:
+                self.judge.broken.append(f"{me} answered in round {sent.round} for a set without T votes")
 
     # Messages, signed as this server and its clients can.
 

@@ -135,9 +135,9 @@ def _identity(party: PartyId) -> Identity:
     return _identities[party]
 
 
-def draw_part(t: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
+def draw_part(t: int, elements: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
     """Draw a part of noise: here it only matters that no two parts are equal."""
-    return np.frombuffer(secret.bytes(8 * ELEMENTS), np.uint64).astype(np.int64) >> 20
+    return np.frombuffer(secret.bytes(8 * elements), np.uint64).astype(np.int64) >> 20
 
 
 class Site:

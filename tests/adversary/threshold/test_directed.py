@@ -89,7 +89,7 @@ def take_out(liar: Liar, victim: PartyId, own: int, pairs: int) -> RingArray:
 def vector_and_noise(run: Run, party: PartyId) -> RingArray:
     """What a client's vector is under its masks."""
     secrets, shapes = run.secrets(party), run.group(party).parts.shapes
-    parts = [draw_part(0, share, secrets.part_random(0, NO_HISTORY, j)) for j, share in enumerate(shapes)]
+    parts = [draw_part(0, ELEMENTS, share, secrets.part_random(0, NO_HISTORY, j)) for j, share in enumerate(shapes)]
     return RING.encode(run.vector(party, 0)) + RING.reduce(np.sum(parts, axis=0, dtype=np.int64))
 
 
@@ -140,7 +140,8 @@ def test_one_set_back_after_a_set_was_opened_goes_on_with_that_set() -> None:
     refusal(
         liar,
         c,
-        "states two sets, both signed: client 1, client 2, client 3, client 4, and client 1, client 2, client 3, client 5;",
+        "states two sets, both signed: client 1, client 2, client 3, client 4, and client 1, client 2, client 3, "
+        "client 5;",
     )
     assert not liar.judge.verdict().faults
 
@@ -401,7 +402,8 @@ def test_a_reply_about_another_set_is_refused() -> None:
     refusal(
         liar,
         a,
-        "replies with the sum over client 1, client 2, client 3, client 5, expected client 1, client 2, client 3, client 4 ",
+        "replies with the sum over client 1, client 2, client 3, client 5, expected client 1, client 2, client 3, "
+        "client 4 ",
     )
     assert "reply-0" not in liar.sites[a].disk
 

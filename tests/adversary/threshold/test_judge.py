@@ -80,7 +80,7 @@ class GivesItsExcessAtOnce(ClientOpening):
             except StopIteration as end:
                 return end.value
             if isinstance(effect, Send) and isinstance(effect.message, QuickAnswer):
-                excess = self._excess(t, history, shape.ring, self._group.numbers.clients)
+                excess = self._excess(t, history, shape, self._group.numbers.clients)
                 effect = replace(effect, message=QuickAnswer(effect.message.shares + excess.tobytes()))
             answer = yield effect
 
@@ -91,8 +91,8 @@ class SendsItsVectorAfterItsVote(ClientOpening):
 
 
 class DrawsNoiseAnew(ClientOpening):
-    def _draw_parts(self, t: int, history: bytes) -> list[NDArray[np.int64]]:
-        return [draw_part(t, shape, SecretRandom()) for shape in self._group.parts.shapes]
+    def _draw_parts(self, t: int, history: bytes, elements: int) -> list[NDArray[np.int64]]:
+        return [draw_part(t, elements, shape, SecretRandom()) for shape in self._group.parts.shapes]
 
 
 def hears_nobody(
@@ -117,7 +117,8 @@ def smaller_threshold(numbers: Numbers) -> Numbers:
 
 
 LACKING = {
-    "votes are not checked": (AnswersWithoutVotes, 7, 0),
+    "votes are not checked": (AnswersWithoutVotes, 5, 0),
+    "votes are not checked, c = 1": (AnswersWithoutVotes, 6, 1),
     "decisions are forgotten": (ForgetsItsDecisions, 5, 0),
     "a set below T": (TakesASetBelowTheThreshold, 5, 0),
     "its excess at once": (GivesItsExcessAtOnce, 5, 0),
