@@ -49,7 +49,7 @@ def later(message: bytes) -> bytes:
     if not _is_update(message):
         return message
     header = Header.decode(message)
-    return Header(header.type, header.round + 1, header.attempt).encode() + message[HEADER_BYTES:]
+    return Header(header.type, header.round + 1, header.step).encode() + message[HEADER_BYTES:]
 
 
 def _is_update(message: bytes) -> bool:
