@@ -283,17 +283,22 @@ class Horizontal(OfRecords[H]):
 
     def serve(self, session: Session) -> Party[Outcome]:
         """Run the server."""
-        secret = self.server_secret()
+        secrets = [self.server_secret()]
+
+        def relay(plan: H) -> Party[None]:
+            opens = yield from self.relay(session, plan)
+            secrets.extend([] if opens is None else [opens])
+
         plan, end = yield from run_server(
             session,
             kind=self.plan_type,
             make=lambda announced: self.fresh_plan(session, announced.names),
             bounds=self.bounds,
-            play=lambda plan, stored, relayed: self.play_server(
-                session, plan, secret if relayed is None else relayed, stored
+            play=lambda plan, replies, done: self.play_server(
+                session, plan, secrets[-1], StoredRounds(replies=replies, clients_done=done)
             ),
             included=self.included,
-            relay=lambda plan: self.relay(session, plan),
+            relay=relay,
         )
         present = end.included[-1]
         if self.server_has_result:

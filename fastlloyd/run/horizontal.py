@@ -72,9 +72,9 @@ def run_server(
     kind: type[P],
     make: Callable[[Announced], P],
     bounds: Callable[[P], MessageBounds],
-    play: Callable[[P, StoredRounds, Any], Party[R]],
+    play: Callable[[P, Mapping[int, bytes], Mapping[PartyId, int]], Party[R]],
     included: Callable[[P, int, bytes], Sequence[PartyId]],
-    relay: Callable[[P], Party[Any]],
+    relay: Callable[[P], Party[None]] | None = None,
 ) -> Party[tuple[P, R]]:
     """Run the server from the clients' schemas to the last round; gives plan and result.
 
@@ -88,10 +88,10 @@ def run_server(
     bounds : callable
         From the plan to what each client may send.
     play : callable
-        From plan, stored rounds and what `relay` gave to the server's coroutine.
+        From plan, stored replies and what each client has accepted to the server's coroutine.
     included : callable
         From plan, round and the bytes of its reply to the clients whose uplinks are in it.
-    relay : callable
+    relay : callable, optional
         From the plan to the coroutine that relays what the clients agree on through this server.
     """
     yield from session.begin()
@@ -109,13 +109,13 @@ def run_server(
     restored = 0 if numbers is None else numbers.restored
     refuse_behind(stored, announced.rounds_done, lambda t, body: included(plan, t, body), harmless=restored)
     yield from propose_plan(session.everybody, plan.to_json(), len(stored))
-    relayed = yield from relay(plan)
+    if relay is not None:
+        yield from relay(plan)
     yield from await_ready(session.everybody)
     # Not before all are ready: a run that is refused must not make this party forget an interrupted one.
     yield Keep({"plan": plan.to_json()})
     yield Publish("setup")
-    rounds = StoredRounds(replies=stored, clients_done=announced.rounds_done)
-    result = yield from play(plan, rounds, relayed)
+    result = yield from play(plan, stored, announced.rounds_done)
     return plan, result
 
 

@@ -319,7 +319,7 @@ def test_that_number_of_shares_has_the_variance_of_the_whole_noise(kind: str, co
     """The variance of 20,000 sums of shares is off by 1 % (2.5 % for Laplace noise); seven of these: below 1e-11."""
     secret, scale, size = SecretRandom(), 400.0, 20_000
     draw = draw_gaussian_share if kind == "gaussian" else draw_laplace_share
-    one = draw(scale, count, size, secret).astype(float)
+    one = draw(scale, Fraction(1, count), size, secret).astype(float)
     whole = scale**2 if kind == "gaussian" else 0.5 / math.sinh(0.5 / scale) ** 2
     excess = 0.0 if kind == "gaussian" else 3.0 * count  # of a Polya share's kurtosis
     deviation = math.sqrt((2.0 + excess) / size)

@@ -17,6 +17,23 @@ from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum, Vector
 from fastlloyd.lifecycle.same_secret import EqualityProof, EqualityTag, Tag
 from fastlloyd.lifecycle.sealed import Box, SealedPart, SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.lifecycle.shared_secrets import PairCiphertext, PairPublicKey, SeedConfirmation, SeedContribution
+from fastlloyd.lifecycle.threshold.messages import (
+    DealtCiphers,
+    DealtWords,
+    GivenState,
+    GivenStates,
+    QuickAnswer,
+    ReturnNonce,
+    ReturnNonces,
+    RoundSet,
+    RunCiphers,
+    RunKey,
+    RunKeys,
+    SetAnswer,
+    SetVote,
+    SetVotes,
+    SignedCipher,
+)
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.protocols.feddp.math.projection import Projection
 from fastlloyd.protocols.feddp.math.stage import Centers, ProjectedCenters
@@ -80,6 +97,9 @@ POINTS = (bytes(range(32)), bytes(range(1, 33)))
 SEALED, SIGNATURE = bytes(range(100, 148)), bytes(range(64))
 KEYS = (bytes(range(256)) * 4 + bytes(192), bytes(192) + bytes(range(256)) * 4)
 CIPHERTEXT = bytes(range(64)) * 17
+RUN_KEY = RunKey(KEYS[0], SIGNATURE)
+SIGNED_CIPHER = SignedCipher(CIPHERTEXT, SIGNATURE)
+GIVEN = GivenState(2, (P1, P3), POINTS[0], SIGNATURE, 3, 3, SIGNATURE)
 BOX = Box(CIPHERTEXT, SEALED, SIGNATURE)
 
 
@@ -91,6 +111,20 @@ def sums(outputs: int) -> SimpleNamespace:
 GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
     "masked update": (MaskedUpdate(ELEMENTS.tobytes()), VECTOR, 32, "01000000feffffff03000000", 12),
     "noisy masked sum": (NoisyMaskedSum(ELEMENTS.tobytes(), (P1, P3), 3), VECTOR, 33, "0501000000feffffff03000000", 12),
+    "run key of threshold masks": (RUN_KEY, None, 25, (KEYS[0] + SIGNATURE).hex(), 0),
+    "run keys of threshold masks": (RunKeys((RUN_KEY,)), 1, 26, (KEYS[0] + SIGNATURE).hex(), 0),
+    "dealt ciphertexts": (DealtCiphers((SIGNED_CIPHER,)), 1, 27, (CIPHERTEXT + SIGNATURE).hex(), 0),
+    "run ciphertexts": (RunCiphers((SIGNED_CIPHER,)), 1, 28, (CIPHERTEXT + SIGNATURE).hex(), 0),
+    "dealt words": (DealtWords(SIGNATURE, b"ab"), 2, 29, (SIGNATURE + b"ab").hex(), 0),
+    "nonce of a return": (ReturnNonce(POINTS[0]), None, 30, POINTS[0].hex(), 0),
+    "nonces of a return": (ReturnNonces((ReturnNonce(POINTS[0]),)), 1, 31, POINTS[0].hex(), 0),
+    "set of a round": (RoundSet(POINTS[0], (P1, P3), 3, SIGNATURE), 3, 34, (POINTS[0] + b"\5" + SIGNATURE).hex(), 0),
+    "quick answer with shares": (QuickAnswer(SIGNATURE), 1, 35, SIGNATURE.hex(), 0),
+    "vote": (SetVote(SIGNATURE), None, 36, SIGNATURE.hex(), 0),
+    "votes": (SetVotes({P3: SIGNATURE}, 3), 3, 37, (b"\4" + SIGNATURE).hex(), 0),
+    "answer with shares": (SetAnswer(POINTS[0], b"abcd"), (1, 4), 38, (POINTS[0] + b"abcd").hex(), 4),
+    "given state": (GIVEN, 3, 39, GIVEN.body().hex(), 0),
+    "given states": (GivenStates((GIVEN, GIVEN, GIVEN)), 3, 40, GIVEN.body().hex() * 3, 0),
     "masked statistic": (
         MaskedStatistic(ELEMENTS.tobytes()),
         StatisticFormat(RING, 3),
