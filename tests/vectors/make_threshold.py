@@ -11,13 +11,13 @@ import hmac
 import json
 import math
 import struct
-from decimal import Decimal, getcontext
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-getcontext().prec = 60
+PRECISION = 60
 P = 2**255 - 19
 M, T, C, KNOWN, RHO = 5, 3, 0, 1, 1
 ROUNDS, ELEMENTS, VARIANCE = 2, 5, 40_000
@@ -234,24 +234,25 @@ def binary(clients: int, threshold: int, known: int) -> dict[str, object]:
 
 def vectors() -> dict[str, object]:
     """Return the content of threshold.json."""
-    return {
-        "numbers": struct.pack("<5I", M, T, C, KNOWN, RHO).hex(),
-        "rounds": ROUNDS,
-        "elements": ELEMENTS,
-        "variance": VARIANCE,
-        "set": SET,
-        "silent": SILENT,
-        "pairs": {f"{i} {j}": secret.hex() for (i, j), secret in PAIR.items()},
-        "drawn": {str(i): drawn.hex() for i, drawn in DRAWN.items()},
-        "words": {str(i): words(i).hex() for i in CLIENTS},
-        "digests": {
-            str(i): hashlib.sha256(b"fastlloyd threshold words 1" + struct.pack("<I", i) + words(i)).hexdigest()
-            for i in CLIENTS
-        },
-        "variances": list(map(str, variances())),
-        "in_rounds": [of_round(r) for r in range(ROUNDS)],
-        "binary": [binary(33, 17, 1), binary(50, 26, 1), binary(60, 58, 2)],
-    }
+    with localcontext(prec=PRECISION):
+        return {
+            "numbers": struct.pack("<5I", M, T, C, KNOWN, RHO).hex(),
+            "rounds": ROUNDS,
+            "elements": ELEMENTS,
+            "variance": VARIANCE,
+            "set": SET,
+            "silent": SILENT,
+            "pairs": {f"{i} {j}": secret.hex() for (i, j), secret in PAIR.items()},
+            "drawn": {str(i): drawn.hex() for i, drawn in DRAWN.items()},
+            "words": {str(i): words(i).hex() for i in CLIENTS},
+            "digests": {
+                str(i): hashlib.sha256(b"fastlloyd threshold words 1" + struct.pack("<I", i) + words(i)).hexdigest()
+                for i in CLIENTS
+            },
+            "variances": list(map(str, variances())),
+            "in_rounds": [of_round(r) for r in range(ROUNDS)],
+            "binary": [binary(33, 17, 1), binary(50, 26, 1), binary(60, 58, 2)],
+        }
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ digits. It imports nothing of the package.
 from __future__ import annotations
 
 import json
-from decimal import Decimal, getcontext
+from decimal import Decimal, localcontext
 from typing import Any
 
 from tests.vectors.make_start import Stream, sphere_packing
 
-getcontext().prec = 50
+PRECISION = 50
 D = Decimal
 
 # Counts and sums are in records; what travels is these times the unit, in whole numbers.
@@ -277,7 +277,8 @@ def shown(value: Decimal) -> str:
 
 
 def vectors() -> dict[str, list[dict[str, Any]]]:
-    return {"plain": [vector(case) for case in CASES], "weighed": [weighed(case) for case in WEIGHED]}
+    with localcontext(prec=PRECISION):
+        return {"plain": [vector(case) for case in CASES], "weighed": [weighed(case) for case in WEIGHED]}
 
 
 if __name__ == "__main__":

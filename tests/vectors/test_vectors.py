@@ -12,6 +12,7 @@ import importlib
 import itertools
 import json
 from datetime import datetime
+from decimal import getcontext
 from functools import reduce
 from pathlib import Path
 from typing import Any, ClassVar
@@ -78,8 +79,10 @@ def known(name: str) -> Any:
 
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_a_generator_gives_its_file_without_the_package(generator: str) -> None:
+    precision = getcontext().prec
     module = importlib.import_module(f"tests.vectors.{generator}")
     assert json.loads(json.dumps(module.vectors())) == known(generator.removeprefix("make_"))
+    assert getcontext().prec == precision, "another generator would compute with this one's digits"
     for node in ast.walk(ast.parse((FOLDER / f"{generator}.py").read_text())):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
