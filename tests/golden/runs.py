@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Outcome
 from fastlloyd.run.run_file import with_values
+from fastlloyd.run.session import find_protocol
 from fastlloyd.run.simulation import run_together
 
 DECIMALS = 6
@@ -109,6 +110,7 @@ def fixed_bits(name: str) -> Iterator[None]:
 def run_case(protocol: str, case: str, folder: Path) -> Found:
     """Run all parties of a case in a folder that has the records, and return what those with a result came to."""
     clients, values = CASES[protocol][case]
+    find_protocol(protocol)  # a module may draw when it is first imported, as multiprocessing does
     with pytest.MonkeyPatch.context() as patch, fixed_bits(f"{protocol}, {case}"):
         patch.chdir(folder)
         ended = run_together(with_values(RunConfig(), values), clients)
