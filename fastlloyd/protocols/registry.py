@@ -135,6 +135,7 @@ ROWS = (
         "vertical",
         "private sketches, one message from each party",
         resumes=False,
+        results=2,
     ),
     Row("vertical-plain", f"{_HERE}.vertical_dp", "vertical", "the same without privacy, a baseline", resumes=False),
     Row(
@@ -144,6 +145,7 @@ ROWS = (
         "k-means on encrypted columns, noise on what is opened",
         resumes=False,
         workers=True,
+        results=2,
     ),
 )
 PROTOCOLS = tuple(row.name for row in ROWS)

@@ -21,11 +21,13 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
+from fastlloyd.crypto import hybrid
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Outcome
 from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_protocol
 from fastlloyd.run.simulation import run_together
+from tests.vectors import mlkem768
 
 DECIMALS = 6
 """How many digits after the point count: the last bits of a logarithm or of a sum differ from machine to machine."""
@@ -100,10 +102,14 @@ def write_records(folder: Path) -> None:
 
 @contextmanager
 def fixed_bits(name: str) -> Iterator[None]:
-    """Answer `os.urandom` from a stream that belongs to a name."""
-    stream = Cipher(algorithms.ChaCha20(hashlib.sha256(name.encode()).digest(), bytes(16)), mode=None).encryptor()
+    """Answer `os.urandom`, and what OpenSSL draws for ML-KEM, from streams that belong to a name."""
+    bits, keys = (
+        Cipher(algorithms.ChaCha20(hashlib.sha256(each.encode()).digest(), bytes(16)), mode=None).encryptor()
+        for each in (name, f"{name}, ML-KEM")
+    )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "urandom", lambda count: stream.update(bytes(count)))
+        patch.setattr(os, "urandom", lambda count: bits.update(bytes(count)))
+        patch.setattr(hybrid, "_encapsulate", lambda public: mlkem768.encapsulate(public, keys.update(bytes(32))))
         yield
 
 
