@@ -85,6 +85,13 @@ CASES: dict[str, Case] = {
         f"{name}, pairwise": Case(protocol=name, may=NOISED, masking="pairwise")
         for name in ("fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "lloyd")
     },
+    **{
+        f"{name}, threshold": Case(protocol=name, may=MASKED, masking="threshold", result_is_clients=True)
+        for name in ("fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "lloyd")
+    },
+    "feddp, threshold": Case(
+        protocol="feddp", may={"MaskedStatistic": NOISED["MaskedUpdate"], **HAS_IT}, masking="threshold"
+    ),
     "feddp": Case(protocol="feddp", may={"MaskedStatistic": NOISED["MaskedUpdate"], **HAS_IT}),
     "kfed": Case(protocol="kfed", may={"LocalCenters": "not private: means of a client's records", **HAS_IT}),
     "secfc": Case(
@@ -318,7 +325,8 @@ def test_a_result_that_the_server_keeps_reaches_no_other_party(name: str, monkey
 
 def test_every_protocol_and_every_masking_is_tried() -> None:
     tried = {(case.protocol, masks(case.protocol, case.masking)) for case in CASES.values()}
-    assert tried == {(protocol, masks(protocol, each)) for protocol in PROTOCOLS for each in ("common", "pairwise")}
+    asked = ("common", "pairwise", "threshold")
+    assert tried == {(protocol, masks(protocol, each)) for protocol in PROTOCOLS for each in asked}
 
 
 @functools.cache

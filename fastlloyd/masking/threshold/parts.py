@@ -26,7 +26,7 @@ from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.masking.threshold.numbers import Numbers
 
 MOST_SINGLE = 32
-"""Up to so many clients there is one part for each that may be lost; beyond, parts are binary."""
+"""Up to this number of clients there is one part for each client that may be lost; beyond it, parts are binary."""
 LEAST_VARIANCE = 25
 """Of each part of Gaussian noise, in squared grid units: 5 of them, as of a share (`privacy/release.py`)."""
 
