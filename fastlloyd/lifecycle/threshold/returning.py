@@ -12,6 +12,10 @@ A client whose state was restored from an older copy learns here for which round
 which set: it treats the rounds before as over, and that set as its own decision. Old statements do not pass, since they
 do not have this client's nonce.
 
+All M statements are asked for; the proof needs Q of them (`Numbers.statements`). A message with fewer is malformed,
+each must be signed over all nonces, and the server waits for all. With only T of them a single vector could be opened:
+two sets of T may have no client in common but the one that was set back.
+
 From then on votes are about all nonces, and the set of everybody needs votes too: a client that was set back may have
 answered at once, or voted, before any other did.
 

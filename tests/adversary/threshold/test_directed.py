@@ -12,12 +12,16 @@ import pytest
 
 from fastlloyd.errors import FastLloydError, PeerError, SecurityError
 from fastlloyd.lifecycle.rounds import StoredRounds
+from fastlloyd.lifecycle.threshold import returning
 from fastlloyd.lifecycle.threshold.client import ClientOpening, read_decisions
 from fastlloyd.lifecycle.threshold.messages import (
+    NOT_YET,
     DealtCiphers,
     DealtWords,
+    GivenState,
     GivenStates,
     QuickAnswer,
+    ReturnNonce,
     RoundSet,
     RunCiphers,
     RunKey,
@@ -173,6 +177,74 @@ def test_with_one_less_set_back_they_do_not() -> None:
         liar.state(party, (a, b, c, e))
         refusal(liar, party, "states two sets, both signed")
     assert not liar.judge.verdict().faults
+
+
+def resume_with_t_states(liar: Liar) -> None:
+    """One of three that opened a set is set back; only it and the two that opened nothing are heard."""
+    a, b, c, d, e = liar.run.everybody
+    vote_and_answer(liar, (a, b, c, d), (a, b, c))
+    liar.bring_back(copies={c: 0}, pass_on=False)
+    nothing = GivenState(NOT_YET, (), bytes(32), bytes(64), 0, 5)
+    heard = GivenStates((nothing, nothing, *liar.pending[c].states[2:]))
+    for party in (c, d, e):
+        liar.pending[party] = heard
+        liar.hand_states(party)
+
+
+def test_a_client_that_heard_t_states_would_open_a_single_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M = 5, T = 3: what it is for that all M are asked. Two sets of T share one client, the one that was set back."""
+    signed = returning._is_signed
+    missing = lambda *given: given[2].signature == bytes(64) or signed(*given)  # noqa: E731
+    monkeypatch.setattr(returning, "_is_signed", missing)
+    run = five()
+    liar = Liar(run)
+    a, b, c, d, e = run.everybody
+    resume_with_t_states(liar)
+    outside = {party: liar.given[party, SetAnswer][-1] for party in (a, b, c)}
+    vote_and_answer(liar, (a, b, c, e), (c, d, e))
+    inside = {party: liar.given[party, SetAnswer][-1] for party in (c, d, e)}
+    pairs, own = open_secret(liar, e, PAIRS, outside), open_secret(liar, e, OWN, inside)
+    assert pairs is not None
+    assert own is not None
+    assert (take_out(liar, e, own, pairs) == vector_and_noise(run, e)).all()
+    assert any("both known" in fault for fault in liar.judge.verdict().faults)
+
+
+def test_a_client_hears_all_m_states_or_does_not_go_on() -> None:
+    """More than the Q that the proof asks for: a message with fewer is malformed, and nobody's can be left out."""
+    run = five()
+    assert run.numbers.statements == 4
+    liar = Liar(run)
+    resume_with_t_states(liar)
+    for rank in (3, 4, 5):
+        refusal(liar, PartyId(rank), "passed on a statement that client 1 did not make")
+    assert not liar.judge.verdict().faults
+    for count in range(1, 5):
+        liar = Liar(run)
+        liar.bring_back(pass_on=False)
+        a = PartyId(1)
+        liar.pending[a] = GivenStates(liar.pending[a].states[:count])
+        liar.hand_states(a)
+        refusal(liar, a, "sent a malformed GivenStates")
+
+
+@pytest.mark.parametrize("kind", [ReturnNonce, GivenState])
+def test_a_server_that_lacks_one_state_lets_nobody_go_on(kind: type[Message]) -> None:
+    run, passed = five(), []
+
+    def client(me: PartyId) -> Party[None]:
+        yield from come_back(run.group(me), me, {}, 0, SecretRandom())
+
+    def tap(sender: PartyId, to: PartyId, header: Any, body: bytes) -> bytes | None:
+        passed.append(header.type)
+        return None if (sender.rank, header.type) == (4, kind.TYPE) else body
+
+    parties: dict[PartyId, Party[Any]] = {me: client(me) for me in run.everybody}
+    parties[SERVER] = relay_states(run.group(SERVER), {}, 0)
+    with pytest.raises(PeerError, match="client 4 sent nothing") as got:
+        Simulation(parties, tap).run()
+    assert got.value.rank == 4
+    assert GivenStates.TYPE not in passed
 
 
 def test_a_client_refuses_states_that_lack_another_ones() -> None:
