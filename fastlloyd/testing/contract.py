@@ -94,13 +94,15 @@ class ProtocolContract:
         compare(over_tcp(self.config, self.clients, tmp_path), run_alone(self.config, self.clients), exact=self.exact)
 
     @pytest.mark.mpi
-    def test_over_mpi_it_is_the_same(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("masking", ["common", "threshold"])
+    def test_over_mpi_it_is_the_same(self, masking: str, tmp_path: Path) -> None:
         """A process for each party comes to the same, and its report verifies."""
+        config = self._masked(masking)
         try:
             find_mpirun()
         except ConfigError as error:
             pytest.skip(str(error))
-        compare(over_mpi(self.config, self.clients, tmp_path), run_alone(self.config, self.clients), exact=self.exact)
+        compare(over_mpi(config, self.clients, tmp_path), run_alone(config, self.clients), exact=self.exact)
         assert "verified: " in command(tmp_path, "report", "result", "--verify")
 
     @pytest.mark.parametrize("masking", ["pairwise", "threshold"])
@@ -224,7 +226,8 @@ class ProtocolContract:
 
     def _masked(self, masking: str) -> RunConfig:
         """Return the run with these masks; without a protocol that has them the test is left out."""
-        if masking != "common" and not isinstance(self.protocol, Masked):
+        has = self.protocol.opens_rounds if masking == "threshold" else isinstance(self.protocol, Masked)
+        if masking != "common" and not has:
             pytest.skip("no protocol of noisy masked sums")
         return self.config if masking == "common" else replace(self.config, masking=masking)
 
