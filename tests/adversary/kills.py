@@ -6,10 +6,12 @@ A killed party dies by SIGKILL at a random time, or at a random one of its messa
 before or just after it. Then all parties resume, and may be killed again. At the end it is checked that
 
 - whatever the crash left was accepted, if all parties had begun the run;
-- each ledger holds each release once, those of the uninterrupted run, and the report the same epsilon;
+- each ledger holds each release once, those of the uninterrupted run, and the report the same epsilon; the ledger of
+  whoever died in the session in which the others came to the result may end earlier;
 - no party ever sent two messages of one kind and round that differ, over all resumes: no fresh noise, no second vector
-  under a mask. The comparison at the end is none of a round: its tags are bytes of a stream whose key is made of the
-  common seed and of all that was heard, and in a resumed session the server says how many rounds it has closed;
+  under a mask, no second set with threshold masks. The comparison at the end is none of a round: its tags are bytes of
+  a stream whose key is made of the common seed and of all that was heard, and in a resumed session the server says how
+  many rounds it has closed. Votes are about the session, and the server passes on those of whoever was fastest;
 - who ended well has a result;
 - without noise (`lloyd`, `kfed`) the centres are those of an uninterrupted run.
 
@@ -33,13 +35,19 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import EXIT_BUG, EXIT_INPUT, EXIT_OK
+from fastlloyd.lifecycle.threshold.messages import SetVote, SetVotes
 from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, SETUP_ROUND, Header
 from tests.adversary.arena import Ended, TcpRun, warm_up
 from tests.adversary.play import PLAYS, Play, build
 
-CHOSEN = {"fastlloyd": 4, "fastlloyd-plus": 4, "pairwise": 4, "lloyd": 4, "feddp": None, "kfed": None}
+CHOSEN = {
+    **{"fastlloyd": 4, "fastlloyd-plus": 4, "pairwise": 4, "threshold": 4, "feddp-threshold": None},
+    **{"lloyd": 4, "feddp": None, "kfed": None},
+}
 """The protocols that resume, with a number of rounds where it can be chosen."""
 EXACT = ("lloyd", "kfed")
+LOSES = ("threshold", "feddp-threshold")
+"""Plays in which the others go on when a client dies."""
 MOST_RESUMES = 8
 _MOMENTS = ("time", "before a sync", "after a sync", "before a message", "after a message")
 
@@ -109,6 +117,7 @@ class Story:
     def __post_init__(self) -> None:
         self.state = self.folder / "state"
         self.kills = self.resumes = self.anew = 0
+        self.dead: set[int] = set()
         self.faults: list[str] = []
         self.sent: dict[tuple[int, int, int], set[bytes]] = defaultdict(set)
 
@@ -118,14 +127,16 @@ class Story:
         prepare = {rank: kill.install for rank, kill in kills.items()}
         folder = self.folder / str(number)
         ended = TcpRun(replace(self.play, flags=flags), self.stage, folder, prepare=prepare, record=True).run()
-        self.kills += sum(code == -signal.SIGKILL for code in ended.codes)
+        self.dead = {rank for rank, code in enumerate(ended.codes) if code == -signal.SIGKILL}
+        self.kills += len(self.dead)
         for rank, (code, said) in enumerate(zip(ended.codes, ended.said, strict=True)):
             if code == EXIT_BUG or "Traceback" in said:
                 self.faults.append(f"rank {rank} met a bug: {said[-300:]}")
             if code is None:
                 self.faults.append(f"rank {rank} hung")
         for header, rank, body in _messages(folder / "sent.jsonl"):
-            self.sent[rank, header.type, header.round].add(body)
+            if header.type not in (SetVote.TYPE, SetVotes.TYPE):
+                self.sent[rank, header.type, header.round].add(body)
         return ended
 
     def begun(self) -> bool:
@@ -137,9 +148,18 @@ class Story:
                 runs.add(json.loads((run / "facts.json").read_bytes().partition(b"\n")[0])["run"])
             except FileNotFoundError:
                 return False
-            if rank and self.play.name != "kfed" and not ((run / "seed").exists() or (run / "pairs").exists()):
+            if not all((run / name).exists() for name in self._secrets(rank)):
                 return False
         return len(runs) == 1
+
+    def _secrets(self, rank: int) -> tuple[str, ...]:
+        """Name the files that a resume needs of a party besides the public values."""
+        name = self.play.name
+        if name in LOSES:
+            return (("seed",) * (name == "threshold") + ("group", "threshold")) if rank else ("words",)
+        if not rank or name == "kfed":
+            return ()
+        return ("pairs",) if name in ("pairwise", "feddp") else ("seed",)
 
     def over(self) -> bool:
         """Whether some party has ended the run well: then all have heard the result, and who lives wrote it."""
@@ -196,7 +216,9 @@ class Story:
             entries = [json.loads(line) for line in path.read_text().splitlines()]
             counts = Counter((entry["run"], entry["round"], entry["name"]) for entry in entries)
             own = Counter((t, name) for run, t, name in counts if run == told["run"])
-            if set(counts.values()) - {1} or own != releases:
+            rank = 0 if path.parent.name == "server" else int(path.parent.name.rpartition("-")[2])
+            early = rank in self.dead and self.play.name in LOSES and own.keys() < releases.keys()
+            if set(counts.values()) - {1} or (own != releases and not early):
                 self.faults.append(f"{path.parent.name}'s ledger is not that of the plan: {sorted(counts.items())}")
         if self.play.name in EXACT:
             mine, theirs = ((out / "centroids.csv").read_text() for out in (results, reference))
