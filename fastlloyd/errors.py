@@ -36,7 +36,9 @@ EXIT_INPUT = 2
 EXIT_PEER = 3
 EXIT_BUDGET = 4
 EXIT_BUG = 70
-_PASSWORD = re.compile(r"(://[^\s/@:]*:)[^\s@]+@")
+# Whole runs of characters up to the next space or '@': each character is looked at once, whatever the text.
+_RUN = re.compile(r"[^\s@]++@?")
+_USER = re.compile(r"://[^/:]*+:")
 
 
 def printable(text: str, *, lines: bool = False) -> str:
@@ -57,8 +59,8 @@ def printable(text: str, *, lines: bool = False) -> str:
     >>> printable("postgresql://ward:hunter2@db/omop")
     'postgresql://ward:***@db/omop'
     """
-    if "://" in text:
-        text = _PASSWORD.sub(r"\1***@", text)
+    if "://" in text and "@" in text:
+        text = _RUN.sub(_without_password, text)
     if text.isprintable():
         return text
     return "".join(
@@ -67,11 +69,21 @@ def printable(text: str, *, lines: bool = False) -> str:
     )
 
 
+def _without_password(run: re.Match[str]) -> str:
+    """Return a run of characters without the password of an address that ends it."""
+    text = run[0]
+    user = _USER.search(text) if text.endswith("@") else None
+    return text if user is None or user.end() == len(text) - 1 else f"{text[: user.end()]}***@"
+
+
 _PLURALS = {"party": "parties", "entry": "entries", "person": "people", "process": "processes"}
 _SINGULARS = {"are": "is", "were": "was", "have": "has", "carry": "carries"}
 
 
 _MOST_NAMES = 10
+_LONGEST_WORD = 64
+_MOST_WORDS = 2000
+"""Likeness of words is computed in quadratic time: of no longer words, and of no more."""
 
 
 def name_some(names: Collection[object], most: int = _MOST_NAMES) -> str:
@@ -107,6 +119,8 @@ def format_count(count: int, noun: str, verb: str = "") -> str:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return the known name that a word was probably meant to be, as a remark to put after the word; '' for none.
 
+    Looks at the first names only, and at none that is very long: word and names may be another party's.
+
     Examples
     --------
     >>> did_you_mean("epsilom", ["delta", "epsilon"])
@@ -114,8 +128,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """
     from difflib import get_close_matches  # needed only where something is wrong
 
+    if len(word) > _LONGEST_WORD:
+        return ""
     # The dashes of two flags would make any two of them alike.
-    names = {name.casefold().lstrip("-"): name for name in known}
+    names = {name.casefold().lstrip("-"): name for name in islice(known, _MOST_WORDS) if len(name) <= _LONGEST_WORD}
     close = get_close_matches(word.casefold().lstrip("-"), names, n=1, cutoff=0.6)
     meant = names[close[0]] if close else word
     return f" (did you mean {meant!r}?)" if meant != word else ""

@@ -8,6 +8,7 @@ Source: docs/protocol.md, "Bounds and scaling".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -289,7 +290,7 @@ def _check_names(names: tuple[str, ...], count: int) -> None:
             f"bounds for {format_count(count, 'feature')} come with {format_count(len(names), 'name')}; give one "
             "name per feature"
         )
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < count else []
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise ConfigError(f"the bounds name {listed(twice, _NAMED)} more than once; keep one row per feature")
 

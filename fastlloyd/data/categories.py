@@ -94,20 +94,21 @@ class Categories:
         own = self._own_bounds()
         if numbers is None or numbers.names is None:
             return own
-        both = [name for name in numbers.names if name in self.names]
+        features, columns = set(self.names), set(self.columns)
+        both = [name for name in numbers.names if name in features]
         if both:
             given, known = numbers.match(both), own.match(both)
             if (given.lo != known.lo).any() or (given.hi != known.hi).any():
                 raise ConfigError(
                     f"--bounds: those of {both[0]!r} follow from its weight in --categories; remove its row"
                 )
-        mixed = [name for name in numbers.names if name in self.columns]
+        mixed = [name for name in numbers.names if name in columns]
         if mixed:
             raise ConfigError(
                 f"--bounds names the column {mixed[0]!r}, which --categories lists as one of categories: keep it in "
                 "one of the two files"
             )
-        rest = [name for name in numbers.names if name not in both]
+        rest = [name for name in numbers.names if name not in features]
         if not rest:
             return own
         numbers = numbers.match(rest)
@@ -150,9 +151,8 @@ class Categories:
         codes = {text: places.get(text, _MISSING if text.lower() in MISSING else _UNKNOWN) for text in set(texts)}
         if OTHER in places:
             codes = {text: places[OTHER] if code == _UNKNOWN else code for text, code in codes.items()}
-        unknown = [text for text, code in codes.items() if code == _UNKNOWN]
-        if unknown:
-            first = done + min(map(list(texts).index, unknown))
+        if _UNKNOWN in codes.values():
+            first = done + next(at for at, text in enumerate(texts) if codes[text] == _UNKNOWN)
             raise DataError(
                 f"{source}, {row(first)}, column {column!r}: expected a category of the list (--categories), got "
                 f"another; correct the cell, or agree with the other parties on a list with it, or with {OTHER!r} for "

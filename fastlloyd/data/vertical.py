@@ -183,12 +183,13 @@ def _read_owners(path: Path, names: Sequence[str], parties: int) -> dict[str, in
     if rows and [cell.lower() for cell in rows[0][1]] == ["feature", "party"]:
         rows = rows[1:]
     owner: dict[str, int] = {}
+    known = set(names)
     for number, cells in rows:
-        if len(cells) != 2 or not cells[1].isdecimal() or not 1 <= int(cells[1]) <= parties:
+        if len(cells) != 2 or not cells[1].isdecimal() or len(cells[1]) > 9 or not 1 <= int(cells[1]) <= parties:
             raise ConfigError(
                 f"--split {path}, line {number}: expected 'feature,party' with a party from 1 to {parties}"
             )
-        if cells[0] not in names or cells[0] in owner:
+        if cells[0] not in known or cells[0] in owner:
             what = "stands twice" if cells[0] in owner else "is not a column of the data"
             raise ConfigError(f"--split {path}, line {number}: {cells[0]!r} {what}; keep one line for each column")
         owner[cells[0]] = int(cells[1])

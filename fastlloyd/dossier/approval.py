@@ -205,7 +205,7 @@ def check_approval(approval: Approval, values: Mapping[str, Any], source: str) -
         Names each value that differs, as approved and as it is now.
     """
     if canonical(approval.values) != canonical(values):
-        found = differences(approval.values, values) or ["the same values under other names"]
+        found = differences(approval.values, values)
         raise ConfigError(
             f"{source}: this is not the run that {approval.party} approved: {list_differences(found)}; {_AGAIN}",
             reason=Reason.NOT_APPROVED,

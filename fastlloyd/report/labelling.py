@@ -79,7 +79,8 @@ def keep_columns(
     names: tuple[str, ...], centroids: NDArray[np.float64], columns: Sequence[str]
 ) -> tuple[tuple[str, ...], NDArray[np.float64]]:
     """Keep the features that the file has."""
-    kept = [at for at, name in enumerate(names) if name in columns]
+    present = set(columns)
+    kept = [at for at, name in enumerate(names) if name in present]
     if not kept:
         raise ConfigError("--own-columns: the file has none of the centroids' features; check --data")
     return tuple(names[at] for at in kept), centroids[:, kept]

@@ -1,9 +1,6 @@
 """A configuration read from a run file and from flags, and written as a run file.
 
 One TOML file is the whole truth of a run; flags override it. A relative path in it begins at its own folder.
-
-Untrusted TOML is parsed in time linear in its length: Python's parser takes hours for one key of very many parts
-(`a.a.a ... = 1`, 1 MiB), and returns integers that Python cannot write. TOML itself requires 64 bits.
 """
 
 from __future__ import annotations
@@ -11,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,46 +19,9 @@ from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.party.option import AUTO, Option
 from fastlloyd.protocols.registry import knows, names
 from fastlloyd.run.config import AUTO_K, OPTIONS, VERTICAL, RunConfig
-from fastlloyd.wire.regular import read_regular_bytes
+from fastlloyd.wire.toml import read_toml
 
 _AUTO_NUMBER = re.compile("auto:[0-9]{1,9}")
-
-MOST_BYTES = 1 << 20
-MOST_PARTS = 64
-"""Most parts of one dotted key."""
-_PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
-_LONG_KEY = re.compile(rf"""(?<![\w"'\\-]){_PART}(?:\.[ \t]*+{_PART}){{{MOST_PARTS}}}""")
-
-
-def parse_toml(content: bytes) -> dict[str, Any]:
-    """Parse a TOML text.
-
-    Raises
-    ------
-    ValueError
-        It is not TOML, is longer than `MOST_BYTES`, or has a key of more than `MOST_PARTS` parts, too many brackets, or
-        an integer of more than 64 bits.
-    """
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"expected at most {MOST_BYTES} bytes")
-    text = content.decode("utf-8")
-    if _LONG_KEY.search(text):
-        raise ValueError(f"expected keys of at most {MOST_PARTS} parts")
-    try:
-        values = tomllib.loads(text)
-        _refuse_huge(values)
-    except RecursionError as error:
-        raise ValueError("too many brackets") from error
-    return values
-
-
-def _refuse_huge(value: Any) -> None:
-    """Refuse whole numbers of more than 64 bits."""
-    if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            _refuse_huge(each)
-    elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-        raise ValueError("a whole number of more than 64 bits")
 
 
 def load_config(
@@ -96,7 +55,7 @@ def load_config(
         own = _read_file("--site", site)
         for key in own:
             entry = find_option(key)
-            if has_table(key) or (entry is not None and entry.public):
+            if entry.public if entry is not None else has_table(key):
                 raise ConfigError(
                     f"--site {site}: all parties must have the same {key}: remove it, it belongs in the run file "
                     "(--config)"
@@ -142,24 +101,6 @@ def refuse_own_keys(path: str | Path) -> None:
             f"{'it' if len(keys) == 1 else 'them'} out; a site sets what it wants in its own file (--site FILE) or by "
             f"flags ({flags})"
         )
-
-
-def read_toml(path: Path, where: str) -> dict[str, Any]:
-    """Read a small TOML file; errors call it `where`.
-
-    Raises
-    ------
-    ConfigError
-        It cannot be read, or is no TOML in UTF-8.
-    """
-    try:
-        return parse_toml(read_regular_bytes(path, MOST_BYTES + 1))
-    except OSError as error:
-        raise ConfigError(f"{where}: cannot be read ({error.strerror}); check path and rights") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{where}: expected UTF-8 text; save the file as UTF-8") from error
-    except ValueError as error:
-        raise ConfigError(f"{where}: not valid TOML: {error}; docs/run-file.md shows how to write it") from error
 
 
 def _read_file(flag: str, path: str | Path) -> dict[str, Any]:

@@ -21,10 +21,11 @@ from fastlloyd.errors import ConfigError, PeerError, did_you_mean
 from fastlloyd.net.tcp.address import parse_address
 from fastlloyd.net.tcp.route import MOST_OFFER_BYTES
 from fastlloyd.run.config import OPTIONS, RunConfig
-from fastlloyd.run.run_file import has_table, load_config, read_toml, to_toml, with_values
+from fastlloyd.run.run_file import has_table, load_config, to_toml, with_values
 from fastlloyd.wire.decode import Within, decode, load_json
 from fastlloyd.wire.header import SERVER
 from fastlloyd.wire.regular import read_regular, read_regular_bytes, replace_file
+from fastlloyd.wire.toml import read_toml
 
 SUFFIX = ".toml"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -155,9 +156,8 @@ def check_offer(path: Path) -> None:
     """
     for raw, value in read_toml(path, str(path)).items():
         key = raw.replace("-", "_")
-        if isinstance(value, dict) and has_table(raw):
-            continue
-        if key in OPTIONS and (OPTIONS[key].own or key in _PINNED):
+        # Whether there is such a protocol is asked of few keys: to look takes long, and `load_config` does.
+        if key in OPTIONS and (OPTIONS[key].own or key in _PINNED) and not (isinstance(value, dict) and has_table(raw)):
             raise ConfigError(f"{path}: {key} is each site's own; an offer has only public values")
         if key in _NAMES_A_FILE and isinstance(value, str) and (Path(value).name != value or value.startswith(".")):
             raise ConfigError(f"{path}: {key}: expected a file beside the offer, got {value!r}")

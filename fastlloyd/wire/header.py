@@ -19,6 +19,8 @@ from itertools import compress
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 PROTOCOL_VERSION = 9
+MAX_CLIENTS = 0xFFFE
+"""Ranks are 16 bits, and the last one is nobody's."""
 SETUP_ROUND = 0xFFFF_FFFF
 FINAL_ROUND = 0xFFFF_FFFE
 COMPARE_ROUND = 0xFFFF_FFFD

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from fastlloyd.errors import printable
@@ -94,18 +95,17 @@ def _other_build(theirs: Mapping[str, Any], own: Mapping[str, Any]) -> str:
 
 
 def list_differences(found: list[str]) -> str:
-    """Join the first of the `differences`."""
-    more = f"; and {len(found) - _MOST_DIFFERENCES} more" if len(found) > _MOST_DIFFERENCES else ""
-    return "; ".join(found[:_MOST_DIFFERENCES]) + more
+    """Join `differences`."""
+    return "; ".join(found)
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], words: str = APPROVED) -> list[str]:
-    """List each value that differs, with both values.
+    """List the first values that differ, with both values, and how many more there are.
 
     Parameters
     ----------
     before, now : mapping
-        As `public_values` returns them.
+        As `public_values` returns them; one of them may be hostile.
     words : str
         Template with places for the name, the value before and the value now.
 
@@ -119,16 +119,29 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], words: str = 
     >>> differences({"epsilon": 1.0, "k": 3}, {"epsilon": 2.0, "k": 3})
     ['epsilon: approved 1, this run has 2']
     """
-    old, new = dict(flatten(before)), dict(flatten(now))
-    changed = [name for name in (*new, *(n for n in old if n not in new)) if not _same(old, new, name)]
-    # If the digest of the roster differs, so does a party; settled values follow from configured ones; and a table that
-    # is empty on one side is named by its entries on the other.
-    hidden = {"roster", *(f"settled.{name}" for name in changed)}
-    hidden |= {name for name in changed if any(other.startswith(f"{name}.") for other in changed)}
+    changed = {place: pair for place, *pair in _compare(before, now)}
+    # If the digest of the roster differs, so does a party; settled values follow from configured ones.
+    hidden = {("roster",), *(("settled", *place) for place in changed)}
+    shown = [place for place in changed if place not in hidden] or list(changed)
+    shown.sort(key=lambda place: changed[place][1] is _ABSENT)
+    more = [f"and {len(shown) - _MOST_DIFFERENCES} more"] if len(shown) > _MOST_DIFFERENCES else []
+    names = (_cut(printable(".".join(place)[: 2 * _SHOWN_CHARACTERS])) for place in shown)
+    sides = (_cut_both(*map(show_value, changed[place])) for place in shown)
     return [
-        words.format(_cut(printable(name)), *_cut_both(*(show_value(each.get(name, _ABSENT)) for each in (old, new))))
-        for name in [name for name in changed if name not in hidden] or changed
-    ]
+        words.format(name, *pair) for name, pair in islice(zip(names, sides, strict=True), _MOST_DIFFERENCES)
+    ] + more
+
+
+def _compare(before: Any, now: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """Yield each value that differs with the names that lead to it; a table beside another value by its entries."""
+    tables = [side for side in (before, now) if isinstance(side, Mapping) and side]
+    if not tables:
+        if before is _ABSENT or now is _ABSENT or canonical(before) != canonical(now):
+            yield place, before, now
+        return
+    old, new = (side if isinstance(side, Mapping) else {} for side in (before, now))
+    for name in (*new, *(name for name in old if name not in new)):
+        yield from _compare(old.get(name, _ABSENT), new.get(name, _ABSENT), (*place, name))
 
 
 def show_value(value: Any) -> str:
@@ -161,8 +174,3 @@ def _cut_both(before: str, now: str) -> tuple[str, str]:
     first = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), 0)
     begin = max(0, first - _BEFORE_DIFFERENCE) if first >= _SHOWN_CHARACTERS - _BEFORE_DIFFERENCE else 0
     return _cut(before, begin), _cut(now, begin)
-
-
-def _same(before: Mapping[str, Any], now: Mapping[str, Any], name: str) -> bool:
-    """Whether both have the value, with equal type and content."""
-    return name in before and name in now and canonical(before[name]) == canonical(now[name])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
-from fastlloyd.errors import did_you_mean, format_count, name_some
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastlloyd.errors import did_you_mean, format_count, name_some, printable
 
 
 @pytest.mark.parametrize(
@@ -37,3 +41,9 @@ def test_of_very_many_names_the_first_stand_in_a_sentence() -> None:
 def test_a_word_is_not_said_to_be_meant_for_itself() -> None:
     assert did_you_mean("s1", ["s1", "s2"]) == ""
     assert did_you_mean("irs", ["iris"]) == " (did you mean 'iris'?)"
+    assert did_you_mean("epsilom" * 100, ["epsilon"]) == "" and did_you_mean("epsilom", ["x" * 10**6]) == ""
+
+
+@given(st.lists(st.sampled_from(["://", ":", "/", "@", " ", "\t", "u", "pw"]), max_size=16).map("".join))
+def test_a_password_is_what_stands_before_the_next_at_sign(text: str) -> None:
+    assert printable(text).replace("\\t", "\t") == re.sub(r"(://[^\s/@:]*:)[^\s@]+@", r"\1***@", text)

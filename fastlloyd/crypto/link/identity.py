@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import ssl
 import stat
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -28,8 +30,9 @@ from cryptography.x509.oid import NameOID
 from fastlloyd.crypto.hidden_file import HiddenFile
 from fastlloyd.errors import ConfigError
 from fastlloyd.randomness import domains
-from fastlloyd.wire.header import PartyId
-from fastlloyd.wire.regular import open_regular, read_regular, replace_file
+from fastlloyd.wire.decode import show
+from fastlloyd.wire.header import MAX_CLIENTS, PartyId
+from fastlloyd.wire.regular import open_regular, read_regular_bytes, replace_file
 
 VALID_DAYS = 3652
 _NAME_LENGTH = 64
@@ -38,6 +41,11 @@ _KEY_MODE = 0o600
 _CERTIFICATE_MODE = 0o644
 SIGNATURE_BYTES = 64
 """Of Ed25519."""
+NOT_READABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
+"""What the library raises on a certificate, or a part of one, that it cannot read."""
+# Characters without a picture (Unicode's Default_Ignorable_Code_Point) that count as printable, and blank ones.
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_BLANK = re.compile(r"[\s\u2800]+")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -99,8 +107,8 @@ def make_identity(name: str, rank: int | None = None) -> Identity:
         The name or rank is not valid.
     """
     check_name(name)
-    if rank is not None and rank < 0:
-        raise ConfigError(f"the rank is 0 (server) or more (clients), got {rank}")
+    if rank is not None and not 0 <= rank <= MAX_CLIENTS:
+        raise ConfigError(f"expected the rank 0 (server) or 1 to {MAX_CLIENTS} (clients), got {show(rank)}")
     key = Ed25519PrivateKey.generate()
     number = x509.random_serial_number()
     subject = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
@@ -130,10 +138,23 @@ def check_name(name: str) -> None:
     ConfigError
         The name is not valid; describes valid names.
     """
-    if not (1 <= len(name) <= _NAME_LENGTH and name.isprintable() and name == name.strip()):
-        raise ConfigError(f"expected a name of 1 to {_NAME_LENGTH} printable characters, got {name!r}")
+    if not (1 <= len(name) <= _NAME_LENGTH and name.isprintable() and name == name.strip() and visible(name)):
+        raise ConfigError(f"expected a name of 1 to {_NAME_LENGTH} printable characters, got {show(name)}")
     if "/" in name or name[0] in ".-":
         raise ConfigError(f"a name has no '/' and starts with neither '.' nor '-', got {name!r}")
+
+
+def visible(name: str) -> str:
+    r"""Return what people see of a name: equal for two that differ in invisible characters, spaces or form alone.
+
+    Examples
+    --------
+    >>> visible("north\ufe0f  clinic") == visible("north clinic"), visible("m\u00fcller") == visible("mu\u0308ller")
+    (True, True)
+    """
+    # Normalization maps some of them to others, so that they are removed before and after.
+    shown = _INVISIBLE.sub("", unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)))
+    return _BLANK.sub(" ", shown).strip()
 
 
 def group_hex(digest: bytes) -> str:
@@ -154,11 +175,16 @@ def named_in(certificate_der: bytes) -> tuple[str | None, int | None]:
     ConfigError
         These bytes are no certificate.
     """
-    subject = parse_certificate(certificate_der).subject
+    try:
+        subject = parse_certificate(certificate_der).subject
+    except NOT_READABLE as error:
+        raise ConfigError(
+            "expected a certificate as `fastlloyd keygen` makes it, got one with an unreadable name"
+        ) from error
     names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     units = subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
     rank = str(units[0].value).removeprefix("rank ") if units else ""
-    known = rank.isascii() and rank.isdigit()
+    known = rank.isascii() and rank.isdigit() and len(rank) <= len(str(MAX_CLIENTS))
     return (str(names[0].value) if names else None), (int(rank) if known else None)
 
 
@@ -172,8 +198,17 @@ def parse_certificate(certificate_der: bytes) -> x509.Certificate:
     """
     try:
         return x509.load_der_x509_certificate(certificate_der)
-    except ValueError as error:
+    except NOT_READABLE as error:
         raise ConfigError("expected an X.509 certificate as `fastlloyd keygen` makes it") from error
+
+
+def ed25519_key(certificate: x509.Certificate) -> Ed25519PublicKey | None:
+    """Return the key of a certificate, which may be anybody's; None if it has another kind of key, or none at all."""
+    try:
+        key = certificate.public_key()
+    except NOT_READABLE:
+        return None
+    return key if isinstance(key, Ed25519PublicKey) else None
 
 
 def certificate_bytes(pem: str, source: str) -> bytes:
@@ -186,7 +221,7 @@ def certificate_bytes(pem: str, source: str) -> bytes:
     """
     try:
         certificates = x509.load_pem_x509_certificates(pem.encode())
-    except ValueError as error:
+    except NOT_READABLE as error:
         raise ConfigError(f"{source} holds no certificate: expected the .pem file of `keygen`") from error
     if len(certificates) != 1:
         raise ConfigError(
@@ -245,16 +280,21 @@ def load_key(path: Path) -> Ed25519PrivateKey:
     return key
 
 
-def read_text(path: Path, what: str) -> str:
+def read_text(path: Path, what: str, most_bytes: int = _MAX_PEM_BYTES) -> str:
     """Read a small text file.
 
     Raises
     ------
     ConfigError
-        It is missing or not text.
+        It is missing, not text, or longer than `most_bytes`.
     """
     try:
-        return read_regular(path)
+        content = read_regular_bytes(path, most_bytes + 1)
+        if len(content) > most_bytes:
+            raise ConfigError(
+                f"the {what} {path} is too long; expected at most {most_bytes} bytes, as fastlloyd wrote it"
+            )
+        return content.decode()
     except OSError as error:
         raise ConfigError(f"cannot read the {what} {path}: {error.strerror}; check path and rights") from error
     except UnicodeDecodeError as error:
@@ -308,8 +348,8 @@ def verifies(certificate_der: bytes, statement: bytes, signature: bytes, label: 
 @lru_cache(maxsize=1024)
 def _raw_key(certificate_der: bytes) -> bytes | None:
     """Return a certificate's Ed25519 key; None if it has another. A run checks many signatures of few certificates."""
-    key = parse_certificate(certificate_der).public_key()
-    return key.public_bytes_raw() if isinstance(key, Ed25519PublicKey) else None
+    key = ed25519_key(parse_certificate(certificate_der))
+    return None if key is None else key.public_bytes_raw()
 
 
 def verifies_with(public_key: bytes, statement: bytes, signature: bytes, label: bytes) -> bool:

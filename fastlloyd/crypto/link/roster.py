@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import json
 import ssl
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,24 +25,30 @@ from typing import Self
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fastlloyd.crypto.link.identity import (
+    NOT_READABLE,
     Identity,
     certificate_bytes,
     check_name,
+    ed25519_key,
     fingerprint,
     parse_certificate,
     read_text,
+    visible,
     write_atomically,
 )
-from fastlloyd.errors import ConfigError, format_count
+from fastlloyd.errors import ConfigError, format_count, name_some
 from fastlloyd.randomness import domains
-from fastlloyd.wire.decode import decode
-from fastlloyd.wire.header import PartyId
+from fastlloyd.wire.decode import decode, show
+from fastlloyd.wire.header import MAX_CLIENTS, PartyId
+from fastlloyd.wire.toml import parse_toml
 
 ROLES = ("server", "client")
 _ROSTER_MODE = 0o644
+MOST_BYTES = 1 << 24
+"""Longest file: that of some 20,000 parties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class RosterEntry:
     ----------
     name : str
     role : str
-        'server' (rank 0) or 'client' (rank 1 and up).
+        'server' (rank 0) or 'client' (rank 1 to `MAX_CLIENTS`).
     rank : int
     certificate : str
         PEM.
@@ -74,10 +79,10 @@ class RosterEntry:
         check_name(self.name)
         if self.role not in ROLES:
             raise ConfigError(f"{self.name!r}: expected the role 'server' or 'client', got {self.role!r}")
-        if self.rank < 0 or (self.role == "server") != (self.rank == 0):
+        if not 0 <= self.rank <= MAX_CLIENTS or (self.role == "server") != (self.rank == 0):
             raise ConfigError(
-                f"{self.name!r}: the server has rank 0 and clients have ranks 1 and up, "
-                f"got a {self.role} with rank {self.rank}"
+                f"{self.name!r}: the server has rank 0 and clients have ranks from 1 to {MAX_CLIENTS}, got a "
+                f"{self.role} with rank {show(self.rank)}; give the rank that this party has in the run"
             )
         _check_certificate(parse_certificate(self.certificate_der), self.name)
 
@@ -104,7 +109,7 @@ class Roster:
     Raises
     ------
     ConfigError
-        Two parties share a rank, a name, a certificate or a key.
+        Two parties share a rank, a name as people see it, a certificate or a key.
     """
 
     entries: tuple[RosterEntry, ...] = ()
@@ -112,7 +117,7 @@ class Roster:
     def __post_init__(self) -> None:
         object.__setattr__(self, "entries", tuple(sorted(self.entries, key=lambda entry: entry.rank)))
         _check_unique("rank", ((str(entry.rank), entry) for entry in self.entries))
-        _check_unique("name", ((entry.name, entry) for entry in self.entries))
+        _check_unique("name", ((visible(entry.name), entry) for entry in self.entries))
         # With one key, two parties could impersonate each other; this covers equal certificates.
         _check_unique("key", ((_public_key(entry), entry) for entry in self.entries))
 
@@ -126,12 +131,12 @@ class Roster:
             Names the place and the problem.
         """
         try:
-            document = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:  # numbers of very many digits, very many brackets
+            document = parse_toml(text.encode(), MOST_BYTES)
+        except ValueError as error:
             raise ConfigError(f"{source} is not TOML: {error}; `fastlloyd roster add` writes one") from error
         parties = document.pop("party", [])
         if document or not isinstance(parties, list):
-            raise ConfigError(f"{source}: expected [[party]] tables only, got {', '.join(document) or 'party'}")
+            raise ConfigError(f"{source}: expected [[party]] tables only, got {name_some(document) or 'party'}")
         try:
             return cls(tuple(decode(RosterEntry, table, f"{source}, party {i + 1}") for i, table in enumerate(parties)))
         except ValueError as error:
@@ -146,7 +151,7 @@ class Roster:
         ConfigError
             Names the place and the problem.
         """
-        return cls.parse(read_text(path, "roster"), str(path))
+        return cls.parse(read_text(path, "roster", MOST_BYTES), str(path))
 
     def check_complete(self, clients: int | None = None) -> None:
         """Refuse a roster without a server, with a gap, or for another number of clients.
@@ -160,7 +165,7 @@ class Roster:
         count = max(ranks, default=0) if clients is None else clients
         missing = sorted(set(range(max(count, 1) + 1)) - ranks)
         if missing:
-            names = ", ".join(str(PartyId(rank)) for rank in missing)
+            names = name_some([PartyId(rank) for rank in missing])
             raise ConfigError(f"the roster lacks {names}: add with `fastlloyd roster add`")
         if len(ranks) != count + 1:
             raise ConfigError(
@@ -245,12 +250,12 @@ def _parsed(pem: str, source: str) -> bytes:
 
 def _check_certificate(certificate: x509.Certificate, name: str) -> None:
     """Refuse a certificate that is not self-signed by an Ed25519 key, or that may sign others."""
-    key = certificate.public_key()
-    if not isinstance(key, Ed25519PublicKey):
+    key = ed25519_key(certificate)
+    if key is None:
         raise ConfigError(f"the certificate of {name!r} has no Ed25519 key: make one with `fastlloyd keygen`")
     try:
         authority = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (x509.ExtensionNotFound, ValueError):
+    except (*NOT_READABLE, x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
         authority = True
     if authority:
         raise ConfigError(
@@ -259,7 +264,7 @@ def _check_certificate(certificate: x509.Certificate, name: str) -> None:
         )
     try:
         certificate.verify_directly_issued_by(certificate)
-    except (ValueError, TypeError, InvalidSignature) as error:
+    except (*NOT_READABLE, InvalidSignature) as error:
         raise ConfigError(
             f"the certificate of {name!r} is not signed by its own key: make one with `fastlloyd keygen`"
         ) from error
@@ -279,5 +284,5 @@ def _check_unique(what: str, pairs: Iterable[tuple[str | bytes, RosterEntry]]) -
 
 def _public_key(entry: RosterEntry) -> bytes:
     """Return the 32 bytes of an entry's public key."""
-    key = parse_certificate(entry.certificate_der).public_key()
-    return key.public_bytes_raw() if isinstance(key, Ed25519PublicKey) else b""
+    key = ed25519_key(parse_certificate(entry.certificate_der))
+    return b"" if key is None else key.public_bytes_raw()

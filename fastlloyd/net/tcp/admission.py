@@ -32,7 +32,6 @@ from fastlloyd.net.tcp.forwarded import decode, missing
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER, PartyId
 
-MAX_CLIENTS = 0xFFFE
 _MAGIC = b"FLsj"
 _VERSION_AT = len(_MAGIC)
 _HELLO = struct.Struct(f"<4sBH{ID_BYTES}sQ")

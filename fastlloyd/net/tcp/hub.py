@@ -19,14 +19,14 @@ from fastlloyd.errors import PeerError, PeerGone
 from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.net.link.sums import encode_ranks, ranks_bytes, take_ranks
 from fastlloyd.net.sockets import SocketCount, WireBytes, interface_bytes, seen_headers
-from fastlloyd.net.tcp.admission import MAX_CLIENTS, Admission, Guest, Introduction, Welcome
+from fastlloyd.net.tcp.admission import Admission, Guest, Introduction, Welcome
 from fastlloyd.net.tcp.delivery import ASKS, Delivery
 from fastlloyd.net.tcp.relay import RELAY_BYTES, Relay
 from fastlloyd.net.tcp.stream import HEADER_BYTES
 from fastlloyd.net.tcp.transport import WAITING_BYTES, Connection
 from fastlloyd.net.tcp.tree import UPWARD, TreeKind, decode_fault, encode_answer, encode_limit
 from fastlloyd.net.transport import MAX_FRAME_BYTES
-from fastlloyd.wire.header import SERVER, PartyId
+from fastlloyd.wire.header import MAX_CLIENTS, SERVER, PartyId
 
 _TLS_RECORD_BYTES = 22
 _LAST_SEGMENTS = 3

@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 
 from fastlloyd.errors import ConfigError, PeerError, PeerGone, PeerTimeout
 from fastlloyd.net.tcp.address import Network
-from fastlloyd.net.tcp.admission import MAX_CLIENTS, Admission, Guest, Introduction, Keys, Welcome
+from fastlloyd.net.tcp.admission import Admission, Guest, Introduction, Keys, Welcome
 from fastlloyd.net.tcp.delivery import ASKS, ID_BYTES, NO_ID, Delivery, most_kept
 from fastlloyd.net.tcp.door import ADMISSION_S, Door, close_all
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import CLOSE_S, Connection
-from fastlloyd.wire.header import SERVER, PartyId, clients
+from fastlloyd.wire.header import MAX_CLIENTS, SERVER, PartyId, clients
 
 RELAY_BYTES = 1 << 23
 _TICK_S = 1.0

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
+
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import NameOID
 
 from fastlloyd.cli import keygen
 from fastlloyd.cli import roster as command
-from fastlloyd.crypto.link.identity import make_identity
-from fastlloyd.crypto.link.roster import Roster, RosterEntry
+from fastlloyd.crypto.link.identity import make_identity, named_in, verifies
+from fastlloyd.crypto.link.roster import MOST_BYTES, Roster, RosterEntry
 from fastlloyd.errors import ConfigError
 from fastlloyd.wire.header import PartyId
 from tests.unit.crypto.link.certificates import forge
@@ -159,3 +163,65 @@ def test_a_private_key_in_the_certificate_file_stays_out_of_the_roster(tmp_path)
     command.main(["add", "--roster", str(tmp_path / "r.toml"), "--cert", str(tmp_path / "both.pem")])
     assert "PRIVATE" not in (tmp_path / "r.toml").read_text()
     Roster.load(tmp_path / "r.toml")
+
+
+def test_a_rank_that_no_party_has_is_refused_whoever_states_it(three, tmp_path, capsys):
+    big = three.text().replace("rank = 2", "rank = 1000000000000")
+    with pytest.raises(ConfigError, match="ranks from 1 to 65534, got a client with rank 1000000000000"):
+        Roster.parse(big)
+    with pytest.raises(ConfigError, match="keys of at most 64 parts"):
+        Roster.parse("a." * 20_000 + "a = 1\n")
+    for unit in ("rank 1000000000000", "rank " + "9" * 5000, "rank 65535"):
+        names = [
+            x509.NameAttribute(NameOID.COMMON_NAME, "far"),
+            x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit, _validate=False),
+        ]
+        (tmp_path / "far.pem").write_text(forge(subject=x509.Name(names)).certificate_pem)
+        add = ["add", "--roster", str(tmp_path / "r.toml"), "--cert", str(tmp_path / "far.pem")]
+        with pytest.raises(ConfigError, match=r"states no rank|ranks from 1 to 65534"):
+            command.main(add)
+        assert command.main([*add, "--rank", "1"]) == 0
+        (tmp_path / "r.toml").unlink()
+    with pytest.raises(ConfigError, match="1 to 65534"):
+        make_identity("far", 10**400)
+
+
+def test_a_certificate_with_a_key_that_nobody_knows_is_refused(tmp_path):
+    made = make_identity("odd", 1).certificate_der
+    for kind in (b"\x6f", b"\x6e", b"\x01", b"\x71"):  # X448, X25519, none, Ed448
+        pem = ssl.DER_cert_to_PEM_cert(made.replace(b"\x06\x03\x2b\x65\x70", b"\x06\x03\x2b\x65" + kind))
+        (tmp_path / "odd.pem").write_text(pem)
+        with pytest.raises(ConfigError, match="has no Ed25519 key"):
+            command.main(["add", "--roster", str(tmp_path / "r.toml"), "--cert", str(tmp_path / "odd.pem")])
+        assert not verifies(ssl.PEM_cert_to_DER_cert(pem), b"", bytes(64))
+
+
+def test_any_changed_byte_of_a_certificate_is_a_sentence():
+    made = make_identity("odd", 1).certificate_der
+    for at in range(len(made)):
+        changed = made[:at] + bytes([made[at] ^ 0x21]) + made[at + 1 :]
+        with pytest.raises(ConfigError):
+            named_in(changed)
+            RosterEntry("odd", "client", 1, ssl.DER_cert_to_PEM_cert(changed))
+
+
+@pytest.mark.parametrize(
+    "other", ["site\u034f 1", "site 1\u3164", "site 1\ufe0f", "site\u28001", "site  1", "site 1\U000e0100", "ſite 1"]
+)
+def test_names_that_look_the_same_are_the_same_name(three, other):
+    with pytest.raises(ConfigError, match="same name"):
+        three.add(entry(3, other))
+    three.add(entry(3, "Site 1"))
+
+
+def test_a_name_that_nobody_sees_is_none():
+    with pytest.raises(ConfigError, match="printable characters"):
+        make_identity("\u3164\u2800")
+
+
+def test_a_roster_is_not_read_without_end(tmp_path):
+    path = tmp_path / "r.toml"
+    with path.open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    with pytest.raises(ConfigError, match="too long"):
+        Roster.load(path)

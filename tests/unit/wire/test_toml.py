@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from fastlloyd.run.run_file import MOST_BYTES, MOST_PARTS, parse_toml
+from fastlloyd.wire.toml import MOST_BYTES, MOST_PARTS, parse_toml
 
 LONG = MOST_BYTES // 4
 
