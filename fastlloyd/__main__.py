@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
-import logging
 import sys
 from collections.abc import Sequence
 
 from fastlloyd.cli import COMMANDS
-from fastlloyd.errors import FastLloydError, did_you_mean
+from fastlloyd.errors import EXIT_INPUT, EXIT_OK, FastLloydError, did_you_mean
+from fastlloyd.report.stream import complain, guard_streams, lost_output
 from fastlloyd.version import __version__
+
+_IN_RUN = ("run", "serve", "join", "site")
 
 
 def usage() -> str:
@@ -31,6 +34,25 @@ def _numbers() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    in_run = bool(words) and words[0] in _IN_RUN
+    guard_streams(says_pipe=in_run)
+    try:
+        code = _command(words)
+    except SystemExit as ended:  # argparse has printed its help
+        if not ended.code and _is_lost(in_run):
+            return EXIT_INPUT
+        raise
+    return EXIT_INPUT if code == EXIT_OK and _is_lost(in_run) else code
+
+
+def _is_lost(in_run: bool) -> bool:
+    """Whether the output that a command is about is lost; a reader that went away has read all that it needed."""
+    error = lost_output()
+    return error is not None and not in_run and error.errno != errno.EPIPE
+
+
+def _command(words: list[str]) -> int:
+    """Run one subcommand and return its exit code."""
     if not words or words[0] in ("-h", "--help", "help"):
         sys.stdout.write(usage())
         return 0
@@ -39,32 +61,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if words[0] not in COMMANDS:
         close = did_you_mean(words[0], COMMANDS)
-        _complain(f"unknown command {words[0]!r}{close}; known are {', '.join(COMMANDS)}")
+        complain(f"unknown command {words[0]!r}{close}; known are {', '.join(COMMANDS)}")
         return 2
     try:
         command = importlib.import_module(f"fastlloyd.cli.{words[0]}")
         code: int = command.main(words[1:])
     except FastLloydError as error:
-        _complain(str(error))
+        complain(str(error))
         return error.exit_code
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
     except KeyboardInterrupt:
-        _complain("interrupted")
+        complain("interrupted")
         return 3
     return code
-
-
-def _complain(sentence: str) -> None:
-    """Print the sentence of an error."""
-    from fastlloyd.report.display import paint
-    from fastlloyd.report.lines import speaks_json
-
-    if speaks_json():
-        logging.getLogger("fastlloyd").error("%s", sentence)
-        return
-    sys.stderr.write(paint(f"fastlloyd: {sentence}\n", sys.stderr))
 
 
 if __name__ == "__main__":

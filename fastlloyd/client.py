@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from fastlloyd.cli.options import EXIT_CODES, Parser, add_run_options, parse_run_options
 from fastlloyd.errors import ConfigError, FastLloydError, Reason
 from fastlloyd.report.lines import Journal
+from fastlloyd.report.stream import complain, guard_streams, lost_output
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.rank import limit_threads, run_party, start_log
 from fastlloyd.wire.header import SERVER
@@ -52,6 +53,7 @@ def main(argv: Sequence[str] | None = None, *, serve_only: bool = False) -> int:
         Refuse to be anything but rank 0 (`fastlloyd.server`).
     """
     limit_threads()
+    guard_streams()
     words = sys.argv[1:] if argv is None else argv
     config: RunConfig | FastLloydError
     events = "--events" in words  # even if the other flags are wrong
@@ -82,7 +84,7 @@ def _run_rank(config: RunConfig | FastLloydError, usable: RunConfig, *, events: 
     try:
         transport = MpiTransport(transport=usable.transport, init_deadline_s=usable.setup_deadline)  # type: ignore[arg-type]
     except FastLloydError as error:
-        sys.stderr.write(f"fastlloyd: {config if isinstance(config, FastLloydError) else error}\n")
+        complain(str(config if isinstance(config, FastLloydError) else error))
         return error.exit_code
     from fastlloyd.net.mpi.launcher import detect
     from fastlloyd.report.announcer import Announcer
@@ -112,6 +114,7 @@ def _run_rank(config: RunConfig | FastLloydError, usable: RunConfig, *, events: 
     ending, carrier = run_party(config, transport, announcer)
     if events:
         announcer.event("done", rank=rank, code=ending.code)
+    lost_output()  # writes what is buffered
     _leave(carrier, transport, ending)
     return ending.code
 

@@ -14,5 +14,6 @@
 `announcer.py`  what a rank reports to people and the supervisor; `view.py`, what monitoring may see
 `progress.py`   a line a round, or a bar; `lines.py`, the log as JSON
 `display.py`    safe text for spreadsheets, colour for terminals; `unit.py`, bytes, seconds and counts
+`stream.py`     standard output and error, whose loss ends nothing
 ==============  ===============================================================================================
 """

@@ -91,17 +91,18 @@ class Progress:
 
     Parameters
     ----------
-    stream : text stream
+    stream : text stream or None
+        None, as `sys` has it where a stream is closed: nobody reads.
     quiet : bool
         Draw nothing.
     terminal : bool, optional
         Whether to draw a bar; by default whether the stream is a terminal.
     """
 
-    def __init__(self, stream: TextIO, *, quiet: bool = False, terminal: bool | None = None) -> None:
+    def __init__(self, stream: TextIO | None, *, quiet: bool = False, terminal: bool | None = None) -> None:
         self._stream = stream
-        self._quiet = quiet
-        self._terminal = stream.isatty() if terminal is None else terminal
+        self._quiet = quiet or stream is None
+        self._terminal = (stream is not None and stream.isatty()) if terminal is None else terminal
         self._bar: Any = None
         self._step: Any = None
 
@@ -120,8 +121,10 @@ class Progress:
         elif event["event"] == "round":
             self._print(round_line(event))
 
-    def write(self, text: str, stream: TextIO) -> None:
-        """Write other output without breaking the bar."""
+    def write(self, text: str, stream: TextIO | None) -> None:
+        """Write other output without breaking the bar; to no stream, nothing."""
+        if stream is None:
+            return
         if self._bar is not None:
             self._bar.clear()
         stream.write(paint(text, stream))
@@ -137,8 +140,7 @@ class Progress:
             self._bar = None
 
     def _print(self, text: str) -> None:
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        self.write(text + "\n", self._stream)
 
     def _draw_step(self, event: Mapping[str, Any]) -> None:
         """Draw the progress of a long step with an estimate of the rest, on a terminal only."""

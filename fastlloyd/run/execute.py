@@ -148,6 +148,8 @@ class _Execution:
         except Exception as caught:
             return self._end(_as_ours(caught), None if outcome is None else outcome.fault, links)
         self.files.announce(announcer.note)
+        for sentence in self.files.left_out:
+            announcer.complain(sentence)
         if self.clipped:
             announcer.confide(
                 f"these records were not used well, whatever the verdict says of the noise: {self.clipped}"

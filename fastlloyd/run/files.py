@@ -9,7 +9,9 @@ Source: docs/report.md; docs/protocol.md, "Output".
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.dataset import Dataset
-from fastlloyd.errors import InternalError
+from fastlloyd.errors import FastLloydError, InternalError, Interrupted
 from fastlloyd.gate.decisions import Decision
 from fastlloyd.gate.held import SHOWN_DIGITS
 from fastlloyd.gate.store import draft_folder, drop_draft, hold
@@ -38,6 +40,7 @@ from fastlloyd.run.session import Session
 from fastlloyd.run.state import own_folder
 from fastlloyd.wire.header import PartyId
 
+_log = logging.getLogger(__name__)
 _REPEATED = "this ledger started empty: repeated runs on the same data add up (--state-dir counts them)"
 
 
@@ -48,6 +51,8 @@ class ServerFiles:
     ----------
     session : Session
     """
+
+    left_out: Sequence[str] = ()
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -100,6 +105,11 @@ class ResultFiles:
         Without a state directory it gets a ledger of this run only, in the folder.
     folder : str, optional
         Where the files go; by default as `--output` says.
+
+    Attributes
+    ----------
+    left_out : list of str
+        Why optional files, which are pictures and the page, were not written.
     """
 
     def __init__(self, session: Session, folder: str | None = None) -> None:
@@ -108,6 +118,7 @@ class ResultFiles:
         self._own_ledger = None if session.config.state_dir is not None else self._folder.ledger_path
         self._writes_shared = False
         self._here: frozenset[int] = frozenset()
+        self.left_out: list[str] = []
         self._document: dict[str, Any] | None = None
         self._centroids: NDArray[np.float64] | None = None
         try:
@@ -151,35 +162,44 @@ class ResultFiles:
             "ledger.jsonl": "".join(release.to_json() + "\n" for release in result.releases),
             **result.files,
         }
-        claim = result.claim
-        pictures = draw_result(self._session.inputs.dataset, result)
-        pages = [page.NAME] if available() else []
-        self._centroids = result.centroids
-        self._document = document.build_report(
-            {**result.common, "traffic": outcome.traffic},
-            claim=claim,
-            privacy=privacy_entry(claim, result.releases, *self._lifetime()),
-            evaluation=evaluate_result(self._session, result),
-            result=result.entry,
-            quality=result.quality.to_dict(),
-            output=[*texts, "report.json", *pages, *pictures, *own],
-            signatures=outcome.signatures,
-        )
-        if outcome.signatures is not None:
-            self._document["signatures"]["writer"]["signature"] = sign_report(self._document, self._session.identity)
-        for name, picture in pictures.items():
-            self._folder.write(name, picture, mode=PRIVATE_MODE)
         for name, text in texts.items():
             if name == "config.toml":
                 self._folder.write(name, text)
             else:
                 self._folder.write(name, text, mode=PRIVATE_MODE)
-        self._folder.write("report.json", document.encode(self._document), mode=PRIVATE_MODE)
-        if pages:
-            known = {**{name: text.encode() for name, text in texts.items()}, **pictures}
+        self._centroids = result.centroids
+        known = {name: text.encode() for name, text in texts.items()}
+        names = [*texts, "report.json", *own]
+        for name, picture in draw_result(self._session.inputs.dataset, result, self.left_out).items():
+            with _noting(self.left_out, name):
+                self._folder.write(name, picture, mode=PRIVATE_MODE)
+                known[name] = picture
+                names.append(name)
+        self._document = self._report(result, outcome, names)
+        if available():
             shown = {name: known[name] for name in page.FILES if name in known}
-            text = page.result_page(self._document, result.centroids, shown)
-            self._folder.write(page.NAME, text, mode=PRIVATE_MODE)
+            with _noting(self.left_out, page.NAME):
+                made = self._report(result, outcome, [*names, page.NAME])
+                text = page.result_page(made, result.centroids, shown)
+                self._folder.write(page.NAME, text, mode=PRIVATE_MODE)
+                self._document = made
+        self._folder.write("report.json", document.encode(self._document), mode=PRIVATE_MODE)
+
+    def _report(self, result: Result, outcome: Outcome, names: Sequence[str]) -> dict[str, Any]:
+        """Return the report of a run with these files, signed where the parties sign."""
+        made = document.build_report(
+            {**result.common, "traffic": outcome.traffic},
+            claim=result.claim,
+            privacy=privacy_entry(result.claim, result.releases, *self._lifetime()),
+            evaluation=evaluate_result(self._session, result),
+            result=result.entry,
+            quality=result.quality.to_dict(),
+            output=names,
+            signatures=outcome.signatures,
+        )
+        if outcome.signatures is not None:
+            made["signatures"]["writer"]["signature"] = sign_report(made, self._session.identity)
+        return made
 
     def _lifetime(self) -> tuple[Ledger | None, Limit | None]:
         """Return the ledger over all runs, and the budget that it is held to, where this party keeps them."""
@@ -215,7 +235,7 @@ class ResultFiles:
 
         note(render(self._document, self._centroids if self._session.prints else None))
         note(f"files in {self._folder.path}")
-        if page.NAME not in self._document["output"]:
+        if not available():
             note(f"no {page.NAME}: {HOW_TO_INSTALL}")
 
 
@@ -324,32 +344,46 @@ def privacy_entry(
     return {**entry, "lifetime_epsilon": lifetime, "lifetime_delta": delta}
 
 
-def draw_result(dataset: Dataset | None, result: Result) -> dict[str, bytes]:
-    """Draw pictures and plots of released values; a missing plotting library costs the plots only."""
+@contextlib.contextmanager
+def _noting(left_out: list[str], name: str) -> Iterator[None]:
+    """Note what keeps an optional file from being made: the run is paid for, and its result does not depend on it."""
+    try:
+        yield
+    except Interrupted:
+        raise
+    except Exception as error:
+        _log.debug("%s is left out", name, exc_info=True)
+        why = str(error) if isinstance(error, FastLloydError) else f"{type(error).__name__}: {error}"
+        left_out.append(f"{name} is left out ({why}); the other files are whole")
+
+
+def draw_result(dataset: Dataset | None, result: Result, left_out: list[str]) -> dict[str, bytes]:
+    """Draw pictures and plots of released values; what cannot be drawn is noted in `left_out`."""
     names, centroids, bounds = result.features, result.centroids, result.bounds
     if centroids is None or not np.isfinite(centroids).all():
         return {}
     from fastlloyd.report import plot
 
-    drawn = {}
+    draw: dict[str, Callable[[], bytes]] = {}
     quality = result.quality
     warning = f"Doubtful result. {quality.sentence}" if quality.warnings else ""
     if dataset is not None and dataset.image_shape is not None:
-        drawn["palette.png"] = plot.palette_picture(
-            dataset.image_shape, dataset.values, centroids, doubtful=bool(warning)
+        draw["palette.png"] = partial(
+            plot.palette_picture, dataset.image_shape, dataset.values, centroids, doubtful=bool(warning)
         )
     if plot.available():
         sizes = None if result.noisy_sizes is None else list(result.noisy_sizes)
-        drawn["centroids.png"] = plot.heat_map(
-            names, centroids, bounds.lo, bounds.hi, noisy_sizes=sizes, warning=warning
-        )
+        place = names, centroids, bounds.lo, bounds.hi
+        draw["centroids.png"] = partial(plot.heat_map, *place, noisy_sizes=sizes, warning=warning)
         if len(names) == 2:
             points = None if dataset is None else dataset.values
-            drawn["plane.png"] = plot.plane(
-                names, centroids, bounds.lo, bounds.hi, noisy_sizes=sizes, public_points=points, warning=warning
-            )
+            draw["plane.png"] = partial(plot.plane, *place, noisy_sizes=sizes, public_points=points, warning=warning)
         if result.costs is not None:
-            drawn["elbow.png"] = plot.elbow_plot(result.costs, len(centroids))
+            draw["elbow.png"] = partial(plot.elbow_plot, result.costs, len(centroids))
+    drawn = {}
+    for name, make in draw.items():
+        with _noting(left_out, name):
+            drawn[name] = make()
     return drawn
 
 

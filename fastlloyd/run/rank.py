@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from fastlloyd.report.announcer import Announcer
     from fastlloyd.run.execute import Approve
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_WHY = "by a person, or by the launcher because another rank ended"
+_HANGUP = "its terminal or ssh session ended; nohup, tmux or a service of systemd lets it go on"
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -46,7 +47,7 @@ def run_party(
     gc.freeze()
     catch_signals()
     ending, carrier = carry_out(config, transport, announcer, approve=approve)
-    for number in _SIGNALS:
+    for number in stop_signals():
         signal.signal(number, signal.SIG_IGN if ending.code else signal.SIG_DFL)
     return ending, carrier
 
@@ -85,9 +86,15 @@ def carry_out(
     return ending, carrier
 
 
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that stop a process: SIGTERM, SIGINT, and SIGHUP unless `nohup` has it ignored."""
+    hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
+    return (signal.SIGTERM, signal.SIGINT, *hangup)
+
+
 def catch_signals() -> None:
-    """Turn SIGTERM and SIGINT into an `Interrupted` error where the main thread stands."""
-    for number in _SIGNALS:
+    """Turn the signals that stop a process into an `Interrupted` error where the main thread stands."""
+    for number in stop_signals():
         signal.signal(number, _interrupt)
 
 
@@ -100,9 +107,8 @@ def limit_threads() -> None:
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     """Turn a signal into an agreed end."""
     signal.signal(number, signal.SIG_IGN)
-    raise Interrupted(
-        f"told to stop by {signal.Signals(number).name}: by a person, or by the launcher because another rank ended"
-    )
+    why = _HANGUP if number == signal.SIGHUP else _WHY
+    raise Interrupted(f"told to stop by {signal.Signals(number).name}: {why}")
 
 
 class PlainFormatter(logging.Formatter):

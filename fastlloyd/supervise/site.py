@@ -38,6 +38,7 @@ from fastlloyd.crypto.link.identity import load_key
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.errors import EXIT_OK, EXIT_PEER, ConfigError, PeerError, printable
 from fastlloyd.run.config import OPTIONS
+from fastlloyd.run.rank import stop_signals
 from fastlloyd.run.run_file import to_toml
 from fastlloyd.run.state import own_folder
 from fastlloyd.supervise.offers import MOST_OFFERS, NAME, SUFFIX, SiteSettings, check_offer, keep_offer, take_offer
@@ -280,14 +281,14 @@ class Site:
 
     @contextmanager
     def _until_stopped(self) -> Iterator[None]:
-        """Stop at SIGTERM and SIGINT, and stop the current run too."""
+        """Stop at a signal that says so, and stop the current run too."""
 
         def stop(number: int, _: object) -> None:
             self._stopped = True
             if self._process is not None:
                 self._process.terminate()
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {number: signal.signal(number, stop) for number in stop_signals()}
         try:
             yield
         finally:

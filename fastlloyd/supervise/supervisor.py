@@ -27,13 +27,13 @@ from typing import Any, TextIO
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.mpi.launcher import Mpirun, TransportName, find_mpirun, mpirun_command
 from fastlloyd.report import announcer
+from fastlloyd.run.rank import stop_signals
 from fastlloyd.supervise.lifeline import HostLines, Lifelines
 from fastlloyd.supervise.output import LauncherOutput
 from fastlloyd.supervise.process import Process, adopting_orphans, collect, kill_marked
 from fastlloyd.supervise.verdict import RankEnd, describe_outlived, in_order, judge, name_rank
 
 CLIENT_PROGRAM = ("-m", "fastlloyd.client", "--events")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TICK_S = 0.05
 _FINALISE_S = 15.0
 # How much later than mpirun this process may notice the loss of a host.
@@ -123,7 +123,7 @@ def _forwarding(handler: Callable[[int], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, lambda number, _: handler(number)) for number in _SIGNALS}
+    before = {number: signal.signal(number, lambda number, _: handler(number)) for number in stop_signals()}
     try:
         yield
     finally:

@@ -1,21 +1,27 @@
-"""The end of a failed run: a signal that comes while it is cleaned up leaves nobody waiting."""
+"""The end of a run: a signal while it is cleaned up leaves nobody waiting, and nothing optional takes a result away."""
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fastlloyd.cli.report import main as show
 from fastlloyd.errors import ConfigError, Interrupted
 from fastlloyd.report.announcer import Announcer
+from fastlloyd.report.files import RunFolder
+from fastlloyd.report.stream import guard_streams
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
 from fastlloyd.run.files import ResultFiles
 from fastlloyd.run.horizontal import Begun
 from fastlloyd.wire.header import PartyId
 from tests.net.memory import MemoryNetwork
+from tests.unit.report.streams import LOST, own_streams
 
 
 def test_a_signal_during_the_clean_up_is_outlived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,3 +77,70 @@ def test_a_file_written_otherwise_says_what_to_do_where_one_command_starts_all(t
         assert list(pool.map(one, range(3))) == [2, 2, 2]
     assert "add --delimiter ';'" in said[2]
     assert ("Flags of one command hold for all clients" in said[2]) == one_host
+
+
+def run_lloyd(folder: Path, *, plots: bool = False) -> list[int]:
+    """Run two clients and their server, each on a terminal of its own; return the exit codes."""
+    network = MemoryNetwork(3)
+
+    def one(rank: int) -> int:
+        config = RunConfig(
+            protocol="lloyd", dataset="iris", bounds="0,10", k=3, output=str(folder / str(rank)), deadline=30.0
+        )
+        with network.endpoint(PartyId(rank)) as transport:
+            return execute(config, transport, Announcer(PartyId(rank), own_terminal=True)).code
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(3) as pool:
+        patch.setattr("fastlloyd.report.plot.available", lambda: plots)
+        return list(pool.map(one, range(3)))
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_a_run_goes_on_where_nobody_reads_its_progress(
+    lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with own_streams(monkeypatch, out=lost, err="pipe"):
+        guard_streams()
+        assert run_lloyd(tmp_path) == [0, 0, 0]
+    assert (tmp_path / "1" / "report.json").exists()
+
+
+def no_folder(*_: object, **__: object) -> bytes:
+    raise OSError("Matplotlib requires access to a writable cache directory")
+
+
+def test_pictures_that_cannot_be_drawn_and_a_page_that_cannot_be_written_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write = RunFolder.write
+
+    def full(folder: RunFolder, name: str, *content: Any, **more: Any) -> Path:
+        if name == "report.html":
+            raise ConfigError("--output: report.html cannot be written (No space left on device)")
+        return write(folder, name, *content, **more)
+
+    monkeypatch.setattr("fastlloyd.report.plot.heat_map", no_folder)
+    monkeypatch.setattr(RunFolder, "write", full)
+    assert run_lloyd(tmp_path, plots=True) == [0, 0, 0]
+    said = capsys.readouterr().err
+    for rank in (1, 2):
+        names = {path.name for path in (tmp_path / str(rank)).iterdir()}
+        report = json.loads((tmp_path / str(rank) / "report.json").read_text())
+        assert names == {*report["output"]} and not names & {"centroids.png", "report.html"}
+        assert {"centroids.csv", "ledger.jsonl", f"labels_{rank}.csv"} <= names
+        assert show([str(tmp_path / str(rank)), "--verify"]) == 0
+    for sentence in (
+        "centroids.png is left out (OSError: Matplotlib requires access to a writable cache directory)",
+        "report.html is left out (--output: report.html cannot be written (No space left on device))",
+    ):
+        assert said.count(sentence) == 2
+
+
+def test_a_signal_while_a_picture_is_drawn_is_no_reason_to_leave_it_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> bytes:
+        raise Interrupted("told to stop by SIGTERM")
+
+    monkeypatch.setattr("fastlloyd.report.plot.heat_map", interrupted)
+    assert run_lloyd(tmp_path, plots=True) == [3, 3, 3]

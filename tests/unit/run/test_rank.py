@@ -1,0 +1,43 @@
+"""A process of a party: the signals that stop it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from fastlloyd.errors import Interrupted
+from fastlloyd.run.rank import catch_signals, stop_signals
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> Iterator[None]:
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        (signal.SIGTERM, "by a person, or by the launcher"),
+        (signal.SIGINT, "by a person, or by the launcher"),
+        (signal.SIGHUP, "its terminal or ssh session ended; nohup, tmux or a service"),
+    ],
+)
+def test_a_signal_stops_a_party_with_a_sentence(number: signal.Signals, why: str) -> None:
+    catch_signals()
+    with pytest.raises(Interrupted, match=f"told to stop by {number.name}: {why}"):
+        signal.raise_signal(number)
+    signal.raise_signal(number)  # a second one does not disturb the clean-up
+
+
+def test_nohup_keeps_a_run_going() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    catch_signals()
+    signal.raise_signal(signal.SIGHUP)
+    assert signal.SIGHUP not in stop_signals()
