@@ -42,9 +42,9 @@ from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.declaration import DOWN, UP, MessageBounds, Messages, OfPlan, Seen, common, pairwise
 from fastlloyd.party.effects import Party
-from fastlloyd.party.message import IncludedPayload, RingPayload
+from fastlloyd.party.message import IncludedPayload, RingPayload, cut_silent
 from fastlloyd.privacy.release import Release
-from fastlloyd.wire.header import SERVER, PartyId, clients, decode_included, encode_included
+from fastlloyd.wire.header import SERVER, PartyId, clients, encode_included
 
 
 class VectorPlan(Protocol):
@@ -182,10 +182,7 @@ class NoisyMaskedSum(IncludedPayload):
         included, data = cls.cut(body, format.clients, "a sum over")
         silent = None
         if format.opened:
-            width = (format.clients + 7) // 8
-            silent, data = decode_included(data[:width], format.clients), data[width:]
-            if not set(silent) <= set(included):
-                raise ValueError("its silent clients are not all in the sum")
+            silent, data = cut_silent(data, included, format.clients)
         format.ring.from_bytes(data, format.elements)
         return cls(data, included, format.clients, silent)
 

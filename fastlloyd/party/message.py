@@ -161,6 +161,21 @@ class IncludedPayload(Declared):
         return included, body[width:]
 
 
+def cut_silent(body: bytes, included: tuple[PartyId, ...], clients: int) -> tuple[tuple[PartyId, ...], bytes]:
+    """Split what follows a set into those of its clients that left more of their noise in the sum, and the payload.
+
+    Raises
+    ------
+    ValueError
+        The bitmap does not fit the number of clients, or names one outside the set: the sender is at fault.
+    """
+    width = (clients + 7) // 8
+    silent = decode_included(body[:width], clients)
+    if not set(silent) <= set(included):
+        raise ValueError("its silent clients are not all in the sum")
+    return silent, body[width:]
+
+
 def recall(kind: type[M], body: bytes, format: Any, name: str) -> M:
     """Decode what an interrupted run stored under a name.
 

@@ -216,7 +216,7 @@ class Protocol(Adapter, Generic[P]):
         masking = self.masking(plan)
         noise = (
             [noisy.noise_with(len(among), len(left)) for among, left in zip(included, silent, strict=True)]
-            if masking == "threshold" and silent
+            if masking == "threshold"
             else []
         )
         return session.shared_entries(

@@ -203,6 +203,7 @@ class Sites:
             free.bind(("127.0.0.1", 0))
             at = f"127.0.0.1:{free.getsockname()[1]}"
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._killed: set[int] = set()
         for rank in range(n_clients + 1):
             own = folder / str(rank)
             own.mkdir(exist_ok=True)
@@ -230,20 +231,21 @@ class Sites:
             process.wait()
 
     def run_folder(self, rank: int) -> Path:
-        """Return the folder in which a client keeps its interrupted run."""
-        return self.folder / str(rank) / "state" / f"client-{rank}" / "run"
+        """Return the folder in which a party keeps its interrupted run."""
+        return self.folder / str(rank) / "state" / (f"client-{rank}" if rank else "server") / "run"
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something is so, while all parties run."""
+        """Wait until something is so, while all parties run that were not killed."""
         end = time.monotonic() + LIMIT_S
         while not condition():
-            ended = {rank: process.poll() for rank, process in self._processes.items()}
+            ended = {rank: process.poll() for rank, process in self._processes.items() if rank not in self._killed}
             assert not any(code is not None for code in ended.values()), f"ended too early: {ended}: {self.said}"
             assert time.monotonic() < end, f"did not happen within {LIMIT_S:g} s: {self.said}"
             time.sleep(_TICK_S)
 
     def kill(self, rank: int) -> None:
         """Kill a party: it writes nothing more and tells nobody."""
+        self._killed.add(rank)
         self._processes[rank].kill()
 
     def finish(self) -> list[int]:

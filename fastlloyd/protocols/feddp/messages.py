@@ -17,7 +17,8 @@
                                               <--------   Centers
 
 With another start (App. G.3) the first exchange is one `Centers` from the server. With pairwise masks every sum is over
-all clients; with threshold masks a reply begins with the bitmap of those in it (docs/protocol.md, "Threshold masks").
+all clients; with threshold masks a reply begins with two bitmaps: of those in it, and of those of them that left more
+of their noise in it (docs/protocol.md, "Threshold masks").
 Replies are made from noisy sums and the server's own points, and are the same for all clients.
 """
 
@@ -35,7 +36,7 @@ from fastlloyd.lifecycle.messages import CLOSING_OF_ALL, OPENING, PAIRS, READY
 from fastlloyd.lifecycle.threshold.messages import OPENING_OF_ROUNDS, THRESHOLD
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.party.declaration import DOWN, UP, Declared, Messages, OfPlan, Seen
-from fastlloyd.party.message import IncludedPayload, RingPayload
+from fastlloyd.party.message import IncludedPayload, RingPayload, cut_silent
 from fastlloyd.protocols.feddp.math.projection import MATRIX_BITS, ROW_NORM, Projection
 from fastlloyd.protocols.feddp.math.stage import Centers, ProjectedCenters
 from fastlloyd.protocols.feddp.plan import Plan
@@ -56,7 +57,7 @@ def _longest(plan: Plan) -> int:
 
 
 def _bitmap_bytes(plan: Plan) -> int:
-    return (plan.clients + 7) // 8 if plan.masking == "threshold" else 0
+    return 2 * ((plan.clients + 7) // 8) if plan.masking == "threshold" else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,24 +97,33 @@ class StepReply(Declared):
     ----------
     included : tuple of PartyId or None
         None with pairwise masks: all of them.
+    silent : tuple of PartyId
+        With threshold masks, those of them whose excess of noise was not opened and stays in the sum.
     clients : int
         How many there are, where `included` is given.
     """
 
     included: tuple[PartyId, ...] | None = None
+    silent: tuple[PartyId, ...] = ()
     clients: int = 0
 
     def among(self) -> bytes:
-        """Return the bitmap of the clients in the sum, if it is stated."""
-        return b"" if self.included is None else encode_included(self.included, self.clients)
+        """Return the bitmaps of the clients in the sum and of the silent ones, if they are stated."""
+        if self.included is None:
+            return b""
+        return encode_included(self.included, self.clients) + encode_included(self.silent, self.clients)
 
     @staticmethod
     def cut(body: bytes, plan: Plan) -> tuple[dict[str, Any], bytes]:
-        """Split a body into the fields of this class and what follows; a set without a client is refused."""
+        """Split a body into the fields of this class and what follows.
+
+        A set without a client is refused, and a silent client outside it.
+        """
         if plan.masking != "threshold":
             return {}, body
         included, rest = IncludedPayload.cut(body, plan.clients, "a sum over")
-        return {"included": included, "clients": plan.clients}, rest
+        silent, rest = cut_silent(rest, included, plan.clients)
+        return {"included": included, "silent": silent, "clients": plan.clients}, rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +153,7 @@ class ProjectionMessage(StepReply):
 
     @property
     def payload_bytes(self) -> int:
-        """All but the set."""
+        """All but the sets."""
         return 4 * (self.projection.matrix.size + self.projection.server_points.size)
 
     @classmethod
@@ -188,7 +198,7 @@ class ProjectedCentersMessage(StepReply):
 
     @property
     def payload_bytes(self) -> int:
-        """All but set and number."""
+        """All but sets and number."""
         return 4 * self.found.centers.size + 8 * self.found.costs.size
 
     @classmethod
@@ -225,7 +235,7 @@ class CentersMessage(StepReply):
 
     @property
     def payload_bytes(self) -> int:
-        """All but set and number."""
+        """All but sets and number."""
         return 8 * (self.found.exact.size + self.found.noisy_counts.size)
 
     @classmethod

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
-from fastlloyd.privacy.shares import spread
 from fastlloyd.protocol.threshold import threshold_lines
 from fastlloyd.protocols.feddp.inputs import ServerPoints, gather, load, most_users, public_parameters
 from fastlloyd.protocols.feddp.math.stage import CLEAR, Centers, margin
@@ -64,7 +63,7 @@ def expect(plan: Plan, users: int) -> Expected:
 
 
 def noise_of(
-    plan: Plan, centers: Centers, users: int, costs: NDArray[np.float64], included: int | None = None
+    plan: Plan, centers: Centers, users: int, costs: NDArray[np.float64], all_noise: float | None = None
 ) -> ResultNoise:
     """Return the error ranges of the released centres and sizes, and whether a chosen k stands out.
 
@@ -74,12 +73,12 @@ def noise_of(
     centers : Centers
     users : int
     costs : float64 array, shape (kmax,) or (0,)
-    included : int, optional
-        Clients in the last step; by default all.
+    all_noise : float, optional
+        Of the last step, over the noise that counts; by default as planned.
     """
     if plan.rounds[-1].kind == START:
         return UNKNOWN
-    sums, counts = deviations(plan, included)
+    sums, counts = deviations(plan, all_noise)
     sizes = centers.noisy_counts
     reach = LAPLACE_TAIL * counts
     return ResultNoise(
@@ -91,10 +90,10 @@ def noise_of(
     )
 
 
-def deviations(plan: Plan, included: int | None = None) -> tuple[float, float]:
+def deviations(plan: Plan, all_noise: float | None = None) -> tuple[float, float]:
     """Return the standard deviation of all noise on a sum and on a count of the last step, in the domain's units."""
     step, grid = plan.rounds[-1], float(1 << plan.fraction_bits)
-    more = plan.all_noise if included is None else spread(included, plan.known_shares)
+    more = plan.all_noise if all_noise is None else all_noise
     return step.sigma * more / grid, math.sqrt(2.0) * step.scale * more / grid
 
 

@@ -195,17 +195,18 @@ class FedDP(Horizontal[Plan]):
 
     def result(self, session: Session, plan: Plan, end: ServerResult | ClientResult) -> Result:
         """Return the result that every party has at the end."""
-        found, common = end.centers, self.common(session, plan, end.included)
+        found, common = end.centers, self.common(session, plan, end.included, end.silent)
         common["parameters"]["k"] = len(found.exact)
         users = most_users(session.config, plan.clients, plan.n_total)
         return self.make_result(
             session,
             plan,
             end.included,
+            silent=end.silent,
             common=common,
             centers=found.exact,
             sizes=found.noisy_counts if found.noisy_counts.any() else None,
-            noise=noise_of(plan, found, users, end.costs, included=len(end.included[-1])),
+            noise=noise_of(plan, found, users, end.costs, plan.noise_with(len(end.included[-1]), len(end.silent[-1]))),
             evaluated_rows=_client_rows(session.inputs),
             movement=movements(end.path),
             costs=end.costs if end.costs.size else None,

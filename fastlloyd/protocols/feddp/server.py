@@ -56,6 +56,8 @@ class StepsEnd:
         The curve whose elbow chose k; empty if k was given.
     included : tuple
         Per step, the clients in the sum; all of them with pairwise masks, and where nothing is added up.
+    silent : tuple
+        Per step, with threshold masks: those of them that left more of their noise in the sum.
     path : tuple of float64 arrays, shape (k, d), or None
         The centres before the first step and after each; None until there are any.
     """
@@ -63,6 +65,7 @@ class StepsEnd:
     centers: Centers
     costs: NDArray[np.float64]
     included: tuple[tuple[PartyId, ...], ...]
+    silent: tuple[tuple[PartyId, ...], ...]
     path: tuple[NDArray[np.float64] | None, ...]
 
 
@@ -83,6 +86,7 @@ class StepState:
     centers: Centers | None = None
     path: list[NDArray[np.float64] | None] = field(default_factory=lambda: [None])
     included: list[tuple[PartyId, ...]] = field(default_factory=list)
+    silent: list[tuple[PartyId, ...]] = field(default_factory=list)
 
     @property
     def k(self) -> int:
@@ -100,6 +104,7 @@ class StepState:
         else:
             self.centers = reply.found  # Alg. 2, line 4
         self.included.append(reply.included or clients(self.plan.clients))
+        self.silent.append(reply.silent)
         self.path.append(None if self.centers is None else self.centers.exact)
 
     @property
@@ -109,30 +114,35 @@ class StepState:
             "centers": self.centers or Centers(np.zeros((0, self.plan.d)), np.zeros(0)),
             "costs": np.zeros(0) if self.projected is None else self.projected.costs,
             "included": tuple(self.included),
+            "silent": tuple(self.silent),
             "path": tuple(self.path),
         }
 
 
 @dataclass(slots=True, kw_only=True)
 class _Server(StepState):
-    """The server's progress, and its own points."""
+    """The server's progress, its own points, and with threshold masks what opens the sums."""
 
     server_points: NDArray[np.float64] | None = field(repr=False)
     restarts: int
+    opening: ServerOpening | None = None
 
     def answer(self, t: int, noisy: NDArray[np.int64] = _NOTHING, among: tuple[PartyId, ...] | None = None) -> Reply:
         """Return the reply of step t from its noisy sum and who is in it; a start has neither."""
         plan, kind = self.plan, self.plan.rounds[t].kind
+        among = clients(plan.clients) if among is None else among
+        silent = () if self.opening is None else self.opening.silent.get(t, ())
         said: dict[str, Any] = {}
-        if plan.masking == "threshold":
-            said = {"included": clients(plan.clients) if among is None else among, "clients": plan.clients}
+        if self.opening is not None:
+            said = {"included": among, "silent": silent, "clients": plan.clients}
+        noise = plan.noise_with(len(among), len(silent))
         if kind == START:
             exact = start_centers(plan, self.server_points, self.restarts)  # a baseline, App. G.3
             return CentersMessage(Centers(exact, np.zeros(plan.k)), **said)
         if kind == OUTER:
-            return ProjectionMessage(make_projection(noisy, self.server_points, plan), **said)  # Alg. 1, line 7
+            return ProjectionMessage(make_projection(noisy, self.server_points, plan, noise), **said)  # Alg. 1, line 7
         if kind == WEIGHTS and self.projection is not None:  # Alg. 1, line 17
-            found = cluster_projected(noisy, self.projection, plan, self.restarts)
+            found = cluster_projected(noisy, self.projection, plan, self.restarts, noise)
             return ProjectedCentersMessage(found, **said)
         return CentersMessage(make_centers(noisy, self.k, plan), **said)  # Alg. 1, line 24; Alg. 2, line 11
 
@@ -165,7 +175,7 @@ def server(
     Privacy: each noisy sum is the release of `plan.releases(t)`, in the ledger before the server gathers it. Replies
     are made from these sums and from the server's own points, which are not protected.
     """
-    progress = _Server(plan=plan, server_points=server_points, restarts=restarts)
+    progress = _Server(plan=plan, server_points=server_points, restarts=restarts, opening=opening)
     rounds = ServerRounds(
         plan.clients,
         len(plan.rounds),

@@ -286,7 +286,7 @@ def test_without_noise_the_moments_are_those_of_the_records() -> None:
     data = mixture(400, 3, 5, seed=2)
     plan = louder(plan_for(data, 3, settings={"start": "private"}), 1e-9)
     own = statistics_of(quantise(data.points, plan.fraction_bits), plan).outer_product()
-    middle, covariance, doubt = read_moments(own, plan)
+    middle, covariance, doubt = read_moments(own, plan, plan.all_noise)
     assert np.abs(middle - data.points.mean(axis=0)).max() < 2.0 ** -(plan.outer_bits - 2)
     assert np.abs(covariance - np.cov(data.points.T, bias=True)).max() < 2.0 ** -(plan.outer_bits - 3)
     assert 0.0 < doubt < 1e-6

@@ -154,10 +154,10 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
         24,
     ),
     "centres of feddp, threshold": (
-        CentersMessage(Centers(CENTERS, np.array([9.0])), included=(P1, P3), clients=3),
+        CentersMessage(Centers(CENTERS, np.array([9.0])), included=(P1, P3), silent=(P3,), clients=3),
         THRESHOLD,
         51,
-        "0501000000000000000000e03f000000000000f0bf0000000000002240",
+        "050401000000000000000000e03f000000000000f0bf0000000000002240",
         24,
     ),
     "local centres": (LocalCenters(encode_centers(CENTERS)), LOCAL, 64, "000000000000e03f000000000000f0bf", 16),

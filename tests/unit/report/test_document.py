@@ -96,6 +96,21 @@ def test_how_the_links_keys_were_agreed_is_there_from_schema_6_on(made, definiti
     assert accepted(older, definition) and accepted_by_jsonschema(older, definition)
 
 
+@pytest.mark.parametrize("made, definition", [(report, "report"), (server_report, "server")])
+def test_with_threshold_masks_each_round_says_who_was_silent_and_how_much_noise_there_was(made, definition):
+    document = made()
+    document["parties"]["masking"] = "threshold"
+    assert not accepted(document, definition) and not accepted_by_jsonschema(document, definition)
+    older = {**document, "schema": 5}
+    assert accepted(older, definition) and accepted_by_jsonschema(older, definition)
+    for lacking in ("clients_silent", "noise"):
+        for entry in document["rounds"]:
+            entry |= {"clients_silent": [], "noise": 1.4}
+        assert accepted(document, definition) and accepted_by_jsonschema(document, definition)
+        del document["rounds"][1][lacking]
+        assert not accepted(document, definition) and not accepted_by_jsonschema(document, definition)
+
+
 def test_claim_names_neighbours_bound_and_adversary_and_never_understates_epsilon():
     made = report(privacy=privacy(spent_epsilon=0.98761))
     assert made["claim"] == (

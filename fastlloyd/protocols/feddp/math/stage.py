@@ -50,7 +50,7 @@ Floats = NDArray[np.float64]
 _LEAST_VARIANCE, _LEAST_LARGEST = 0.02, 0.01
 
 
-def make_proxies(noisy: NDArray[np.int64], plan: Plan) -> Projection:
+def make_proxies(noisy: NDArray[np.int64], plan: Plan, all_noise: float) -> Projection:
     """Make the projection and the proxy points from the noisy moments (in the place of line 7).
 
     Parameters
@@ -58,13 +58,15 @@ def make_proxies(noisy: NDArray[np.int64], plan: Plan) -> Projection:
     noisy : int64 array, shape ((d + 1) (d + 2) / 2,)
         Of (x, c), on the grid of 2^-2p.
     plan : Plan
+    all_noise : float
+        Over the noise that counts.
 
     Returns
     -------
     Projection
         Its server points are the proxy points.
     """
-    middle, covariance, doubt = read_moments(noisy, plan)
+    middle, covariance, doubt = read_moments(noisy, plan, all_noise)
     matrix = np.rint(leading_subspace(covariance, plan.rank) * (1 << MATRIX_BITS)).astype(np.int32)
     rows = matrix / float(1 << MATRIX_BITS)
     seen = np.tile(rows @ middle, (plan.n_server, 1))
@@ -79,11 +81,11 @@ def make_proxies(noisy: NDArray[np.int64], plan: Plan) -> Projection:
     return Projection(matrix, points, plan.projected_bits)
 
 
-def read_moments(noisy: NDArray[np.int64], plan: Plan) -> tuple[Floats, Floats, float]:
+def read_moments(noisy: NDArray[np.int64], plan: Plan, all_noise: float) -> tuple[Floats, Floats, float]:
     """Return middle, shape (d,), covariance, shape (d, d), and how far off a variance may be; scaled domain."""
     grid, lift = 4.0**plan.outer_bits, plan.lift / 2.0**plan.outer_bits
     whole = symmetric(noisy.astype(np.float64) / grid, plan.d + 1)
-    noise = plan.rounds[0].sigma * plan.all_noise / grid
+    noise = plan.rounds[0].sigma * all_noise / grid
     # At client level a user's records count less if they are many: this is the sum of their shares.
     records = min(max(whole[-1, -1] / lift**2, noise / lift**2, 1.0), float(plan.n_total))
     middle = np.clip(whole[:-1, -1] / (lift * records), -1.0, 1.0)
@@ -133,7 +135,9 @@ class Centers:
     noisy_counts: NDArray[np.float64]
 
 
-def make_projection(noisy: NDArray[np.int64], server_points: NDArray[np.float64] | None, plan: Plan) -> Projection:
+def make_projection(
+    noisy: NDArray[np.int64], server_points: NDArray[np.float64] | None, plan: Plan, all_noise: float | None = None
+) -> Projection:
     """Make the projection from the noisy outer product (line 7), and project the server's points.
 
     Parameters
@@ -142,9 +146,11 @@ def make_projection(noisy: NDArray[np.int64], server_points: NDArray[np.float64]
     server_points : float64 array, shape (n_server, d), or None
         Scaled; cut to norm Delta as the clients' records are. With the start 'private' proxy points take their place.
     plan : Plan
+    all_noise : float, optional
+        Over the noise that counts; by default as planned.
     """
     if plan.start == PRIVATE or server_points is None:
-        return make_proxies(noisy, plan)
+        return make_proxies(noisy, plan, plan.all_noise if all_noise is None else all_noise)
     rows = leading_subspace(symmetric(noisy.astype(np.float64), plan.d), plan.rank)
     matrix = np.rint(rows * (1 << MATRIX_BITS)).astype(np.int32)
     own = cut_norm(quantise(server_points, plan.fraction_bits), plan.norm_limit)
@@ -153,7 +159,9 @@ def make_projection(noisy: NDArray[np.int64], server_points: NDArray[np.float64]
     return Projection(matrix, np.ascontiguousarray(seen.raw_coordinates.T, dtype=np.int64), plan.projected_bits)
 
 
-def cluster_projected(noisy: NDArray[np.int64], projection: Projection, plan: Plan, restarts: int) -> ProjectedCenters:
+def cluster_projected(
+    noisy: NDArray[np.int64], projection: Projection, plan: Plan, restarts: int, all_noise: float | None = None
+) -> ProjectedCenters:
     """Cluster the server's projected points with the noisy weights (line 17); choose k if asked for.
 
     Parameters
@@ -162,6 +170,8 @@ def cluster_projected(noisy: NDArray[np.int64], projection: Projection, plan: Pl
     projection : Projection
     plan : Plan
     restarts : int
+    all_noise : float, optional
+        Over the noise that counts; by default as planned.
 
     Notes
     -----
@@ -169,8 +179,8 @@ def cluster_projected(noisy: NDArray[np.int64], projection: Projection, plan: Pl
     there are many of them where no records are.
     """
     grid = float(1 << projection.bits)
-    held = np.maximum(noisy, 0)
-    if plan.start == PRIVATE and np.count_nonzero(sure := noisy > _STANDS_OUT * weight_noise(plan)) >= plan.k:
+    held, doubt = np.maximum(noisy, 0), weight_noise(plan, all_noise)
+    if plan.start == PRIVATE and np.count_nonzero(sure := noisy > _STANDS_OUT * doubt) >= plan.k:
         held = np.where(sure, held, 0)
     weights = held.astype(np.float64) / float(1 << plan.fraction_bits)
     points = projection.server_points / grid
@@ -180,12 +190,12 @@ def cluster_projected(noisy: NDArray[np.int64], projection: Projection, plan: Pl
         for k in numbers
     ]
     costs = np.array([each.cost for each in found])
-    chosen = found[_choose_k(found, noisy, plan) - 1] if plan.choose_k else found[0]
+    chosen = found[_choose_k(found, noisy, plan, doubt) - 1] if plan.choose_k else found[0]
     grid_centers = np.rint(chosen.centers * grid).astype(np.int64)
     return ProjectedCenters(grid_centers, costs if plan.choose_k else np.zeros(0))
 
 
-def _choose_k(found: list[Clustering], noisy: NDArray[np.int64], plan: Plan) -> int:
+def _choose_k(found: list[Clustering], noisy: NDArray[np.int64], plan: Plan, weight_doubt: float) -> int:
     """Choose k by the elbow of the costs where it is clear, else by merging the most clusters.
 
     # Differs from the paper: App. H.3 has the elbow alone.
@@ -194,14 +204,14 @@ def _choose_k(found: list[Clustering], noisy: NDArray[np.int64], plan: Plan) -> 
     if margin(costs) >= CLEAR:
         return elbow(costs)
     sizes = np.bincount(found[-1].labels, noisy, plan.k)
-    doubt = weight_noise(plan) * np.sqrt(np.bincount(found[-1].labels, minlength=plan.k))
+    doubt = weight_doubt * np.sqrt(np.bincount(found[-1].labels, minlength=plan.k))
     counts = np.where(sizes > _STANDS_OUT * doubt, sizes, 0.0) / float(1 << plan.fraction_bits)
     return len(merge(found[-1].centers, counts, count_noise=0.0).groups)
 
 
-def weight_noise(plan: Plan) -> float:
+def weight_noise(plan: Plan, all_noise: float | None = None) -> float:
     """Return the standard deviation of all noise on a weight, in grid units."""
-    return math.sqrt(2.0) * plan.rounds[1].scale * plan.all_noise
+    return math.sqrt(2.0) * plan.rounds[1].scale * (plan.all_noise if all_noise is None else all_noise)
 
 
 def make_centers(noisy: NDArray[np.int64], k: int, plan: Plan) -> Centers:
