@@ -47,12 +47,14 @@ def threshold_against(numbers: Numbers, *, roster: bool) -> str:
 
 
 def threshold_condition(numbers: Numbers) -> str:
-    """Say how many clients may be set back to an older copy of their state."""
+    """Say how many clients may be set back to an older copy of their state, at any time of a run.
+
+    What docs/privacy.md proves allows that many behind each round; this is less, and needs no explanation.
+    """
     if numbers.restored == 0:
         return "that no client is set back to an older copy of its state"
-    return (
-        f"that at most {format_count(numbers.restored, 'client')} at a time are set back to older copies of their state"
-    )
+    few = format_count(numbers.restored, "client")
+    return f"that older copies of the state of at most {few} are restored in the run, together or in turn"
 
 
 def threshold_lines(numbers: Numbers) -> list[PlanLine]:

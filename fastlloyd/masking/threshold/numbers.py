@@ -29,7 +29,8 @@ class Numbers:
     known : int
         t, the clients whose parts of the noise an observer may know (`--known-shares`): at least c, and at least 1.
     restored : int
-        rho, the clients that may be set back to an older state at the same time without harm: at most T - c - 1.
+        rho, the clients that may be set back behind the same round to an older state without harm, together or one
+        after the other: at most T - c - 1.
 
     Raises
     ------
@@ -73,7 +74,7 @@ class Numbers:
             )
         if rho > T - c - 1:
             raise ConfigError(
-                f"{rho} clients set back at the same time: expected at most {T - c - 1} with threshold {T} and {c} "
+                f"{rho} clients set back to an older state: expected at most {T - c - 1} with threshold {T} and {c} "
                 "that may collude with a lying server; lower it or raise the threshold"
             )
 

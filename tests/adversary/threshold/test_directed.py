@@ -150,14 +150,27 @@ def test_one_set_back_after_a_set_was_opened_goes_on_with_that_set() -> None:
     assert not liar.judge.verdict().faults
 
 
-def test_t_less_c_set_back_at_once_open_a_single_vector() -> None:
-    """The border of the claim: rho is at most T - c - 1. Here all T that opened a set are set back."""
+def set_back(liar: Liar, those: tuple[PartyId, ...], *, together: bool) -> None:
+    """Set clients back to the end of the set-up, in one return or each in its own."""
+    for some in [those] if together else [(one,) for one in those]:
+        liar.bring_back(copies=dict.fromkeys(some, 0))
+
+
+TOGETHER = pytest.mark.parametrize("together", [True, False], ids=["together", "one after the other"])
+
+
+@TOGETHER
+def test_t_less_c_set_back_in_a_round_open_a_single_vector(together: bool) -> None:
+    """The border of the claim: rho is at most T - c - 1. Here all T that opened a set are set back.
+
+    That they are not set back together does not help: what one receives on its way back is not on its disk.
+    """
     run = five()
     liar = Liar(run)
     a, b, c, d, e = run.everybody
     vote_and_answer(liar, (a, b, c, d), (a, b, c))
     outside = {party: liar.given[party, SetAnswer][-1] for party in (a, b, c)}
-    liar.bring_back(copies=dict.fromkeys((a, b, c), 0))
+    set_back(liar, (a, b, c), together=together)
     vote_and_answer(liar, (a, b, c, e), (a, b, c))
     inside = {party: liar.given[party, SetAnswer][-1] for party in (a, b, c)}
     pairs, own = open_secret(liar, e, PAIRS, outside), open_secret(liar, e, OWN, inside)
@@ -167,12 +180,13 @@ def test_t_less_c_set_back_at_once_open_a_single_vector() -> None:
     assert any("both known" in fault for fault in liar.judge.verdict().faults)
 
 
-def test_with_one_less_set_back_they_do_not() -> None:
+@TOGETHER
+def test_with_one_less_set_back_they_do_not(together: bool) -> None:
     run = five()
     liar = Liar(run)
     a, b, c, d, e = run.everybody
     vote_and_answer(liar, (a, b, c, d), (a, b, c))
-    liar.bring_back(copies=dict.fromkeys((a, b), 0))
+    set_back(liar, (a, b), together=together)
     for party in (a, b, d, e):
         liar.state(party, (a, b, c, e))
         refusal(liar, party, "states two sets, both signed")
@@ -245,6 +259,31 @@ def test_a_server_that_lacks_one_state_lets_nobody_go_on(kind: type[Message]) ->
         Simulation(parties, tap).run()
     assert got.value.rank == 4
     assert GivenStates.TYPE not in passed
+
+
+@pytest.mark.parametrize("spared", [0, 1])
+def test_all_members_of_a_set_moved_to_another_history_give_two_sums_of_a_round(spared: int) -> None:
+    """The same border for histories: each is set back to before a reply, and receives another one.
+
+    Own masks are those of the round, whatever its history. If one member sent its vector once, the masks of its pairs
+    still cover the others' vectors under the other history.
+    """
+    run = make_run(Numbers.settle(3), 2)
+    liar = Liar(run)
+    for party in run.everybody:
+        liar.state(party, run.everybody)
+        liar.reply(party)
+    for party in run.everybody[spared:]:
+        before = max(i for i, disk in enumerate(liar.sites[party].copies) if "reply-0" not in disk)
+        liar.bring_back(copies={party: before}, done=dict.fromkeys(run.everybody, 1))
+        liar.reply(party, content=1)
+    moved = run.everybody[spared:]
+    vote_and_answer(liar, run.everybody, moved)
+    found = liar.judge.verdict()
+    assert all(liar.given[party, QuickAnswer][1:] for party in moved)
+    # The sum of round 0, and of round 1 under the first history; with nobody spared also under the second one.
+    assert found.opened == (2 if spared else 3)
+    assert found.faults == (() if spared else ("two sums of round 1 with vectors of the same client are open",))
 
 
 def test_a_client_refuses_states_that_lack_another_ones() -> None:

@@ -46,9 +46,9 @@ def test_only_a_roster_protects_from_a_server_that_breaks_the_rules(protocol):
 def test_the_claim_says_down_to_how_many_clients_it_holds_and_what_may_be_set_back():
     found = claim(CONFIG)
     assert "for every loss of clients that leaves 4 of 5 in a round" in found.against
-    assert "that at most 1 client at a time are set back" in " ".join(found.conditions)
+    assert "that older copies of the state of at most 1 client are restored" in " ".join(found.conditions)
     assert threshold_condition(Numbers.settle(3, lying=1)) == (
-        "that at most 1 client at a time are set back to older copies of their state"
+        "that older copies of the state of at most 1 client are restored in the run, together or in turn"
     )
     assert "no client is set back" in threshold_condition(Numbers.settle(2, lying=1))
 
