@@ -38,6 +38,7 @@ from fastlloyd.crypto.hybrid import CIPHERTEXT_BYTES, PUBLIC_BYTES, RAW_BYTES, T
 from fastlloyd.crypto.link.identity import SIGNATURE_BYTES, Credentials
 from fastlloyd.errors import SecurityError
 from fastlloyd.lifecycle.same_secret import NotEqual, collect_tags, prove_equality
+from fastlloyd.lifecycle.signed import check_passed_on, check_sent
 from fastlloyd.party.declaration import DOWN, UP, OfPlan, Seen, common
 from fastlloyd.party.effects import Gather, Party, Receive, Send
 from fastlloyd.party.message import FixedBytes, NoPayload, Several, check_size
@@ -285,9 +286,14 @@ class Sealing:
         for party, theirs in zip(self.clients, keys.pieces, strict=True):
             if party == self.me:
                 continue
-            signed = _key_statement(self.run, party, theirs.public)
-            if not self.credentials.signed(party, signed, theirs.signature, domains.SEAL_KEY):
-                raise _forged(f"a key of {party} for the common seed", party)
+            check_passed_on(
+                self.credentials,
+                party,
+                _key_statement(self.run, party, theirs.public),
+                theirs.signature,
+                label=domains.SEAL_KEY,
+                what=f"a key of {party} for the common seed",
+            )
             with self._doubted():
                 ciphertext, shared = key.encapsulate(party, theirs.public)
             sealed = seal(part, shared, domains.SEED_SEAL, _seal_context(self.me, self.context, digest))
@@ -299,8 +305,14 @@ class Sealing:
     def _open(self, key: HybridKey, sender: PartyId, part: SealedPart) -> bytes:
         """Open what another client sealed for this one."""
         statement = _part_statement(self.run, sender, self.me, key.public, part)
-        if not self.credentials.signed(sender, statement, part.signature, domains.SEALED_PART):
-            raise _forged(f"a part of the common seed by {sender}", sender)
+        check_passed_on(
+            self.credentials,
+            sender,
+            statement,
+            part.signature,
+            label=domains.SEALED_PART,
+            what=f"a part of the common seed by {sender}",
+        )
         if part.context != self.context:
             raise SecurityError(
                 f"{self.me} and {sender} do not agree on the public set-up: expected the same plan and initial centres "
@@ -351,8 +363,15 @@ def relay_seed(clients: tuple[PartyId, ...], *, run: bytes, credentials: Credent
     if len(clients) > 1 and not resumed:
         keys: Mapping[PartyId, SealKey] = yield Gather(clients, SealKey, SETUP_ROUND, len(clients))
         for party, key in keys.items():
-            if not credentials.signed(party, _key_statement(run, party, key.public), key.signature, domains.SEAL_KEY):
-                raise _unsigned(party, "its key for the common seed")
+            statement = _key_statement(run, party, key.public)
+            check_sent(
+                credentials,
+                party,
+                statement,
+                key.signature,
+                label=domains.SEAL_KEY,
+                what="its key for the common seed",
+            )
         contributors = clients[:CONTRIBUTORS]
         yield Send(contributors, SealKeys(tuple(keys[party] for party in clients)), SETUP_ROUND)
         sent: Mapping[PartyId, SealedParts] = yield Gather(
@@ -367,8 +386,14 @@ def relay_seed(clients: tuple[PartyId, ...], *, run: bytes, credentials: Credent
                     keys[sender].public, said.context, said.digest, box.ciphertext, box.sealed, box.signature
                 )
                 statement = _part_statement(run, sender, party, keys[party].public, part)
-                if not credentials.signed(sender, statement, box.signature, domains.SEALED_PART):
-                    raise _unsigned(sender, f"the part of the common seed that it sealed for {party}")
+                check_sent(
+                    credentials,
+                    sender,
+                    statement,
+                    box.signature,
+                    label=domains.SEALED_PART,
+                    what=f"the part of the common seed that it sealed for {party}",
+                )
                 found[party].append(part)
         for party, parts in found.items():
             yield Send((party,), SealedSeed(tuple(parts)), SETUP_ROUND)
@@ -393,18 +418,3 @@ def _part_statement(run: bytes, sender: PartyId, receiver: PartyId, key: bytes, 
     """Return the bytes that the sender of a part signs; `key` is the receiver's."""
     ranks = struct.pack("<II", sender.rank, receiver.rank)
     return run + ranks + part.public + key + part.context + part.digest + part.ciphertext + part.sealed
-
-
-def _forged(what: str, party: PartyId) -> SecurityError:
-    return SecurityError(
-        f"the server passed on {what} that {party} has not signed for this run: it was changed, swapped or replayed",
-        rank=SERVER.rank,
-    )
-
-
-def _unsigned(party: PartyId, what: str) -> SecurityError:
-    return SecurityError(
-        f"{party} has not signed {what} with its roster key for this run: expected a signature under the run, the "
-        "roster and both keys; compare its version and roster",
-        rank=party.rank,
-    )

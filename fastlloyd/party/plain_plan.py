@@ -13,7 +13,7 @@ from fastlloyd.errors import ConfigError, ProcessesError, RangeError
 from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.masking.threshold.parts import Parts
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.privacy.release import GAUSSIAN_SHARES, Release
+from fastlloyd.privacy.release import GAUSSIAN_SHARES, NORM_OF, Release
 from fastlloyd.privacy.shares import noise_price, spread
 from fastlloyd.wire.decode import decode
 
@@ -174,6 +174,23 @@ class SumsTerms(RunTerms):
         if self.masking != "threshold":
             return None
         return Numbers.settle(self.clients, lying=self.colluding, known=self.known_shares, threshold=self.min_clients)
+
+    def noisy_sum(self, t: int, *, mechanism: str, bits: int, **more: Any) -> Release:
+        """Return the release of a noisy sum on the grid of 2^-bits in round t, with `more` fields.
+
+        The clients see it, and with pairwise masks the server does too; noise in shares is that of all clients but t.
+        """
+        shared = self.in_shares
+        fields: dict[str, Any] = {
+            "round": t,
+            "mechanism": mechanism,
+            "norm": NORM_OF.get(mechanism, "l2"),
+            "unit": f"grid of 2^-{bits}",
+            "seen_by": "server and clients" if self.masking == "pairwise" else "clients",
+            "clients": self.clients if shared else 0,
+            "known": self.known_shares if shared else 0,
+        }
+        return Release(**{**fields, **more})
 
     def check_masking(self, *, noisy: bool = True) -> None:
         """Check how vectors are masked, and of how many clients an observer may know the noise.

@@ -155,19 +155,15 @@ class SumsPlan(SumsTerms, RoundsPlan):
         -----
         Privacy: the sums are whole numbers times 2^q, so one record moves a part by its sensitivity times 2^q.
         """
-        grid, shared = float(1 << self.fraction_bits), self.in_shares
+        grid = float(1 << self.fraction_bits)
         return tuple(
-            Release(
-                round=t,
+            self.noisy_sum(
+                t,
+                mechanism=GAUSSIAN_SHARES if self.in_shares else "gaussian",
+                bits=self.fraction_bits,
                 name=part.name,
-                mechanism=GAUSSIAN_SHARES if shared else "gaussian",
-                norm="l2",
                 sensitivity=part.sensitivity * grid,
                 noise_scale=self.rounds[t] * part.sensitivity * grid,
-                unit=f"grid of 2^-{self.fraction_bits}",
-                seen_by="server and clients" if self.masking == "pairwise" else "clients",
-                clients=self.clients if shared else 0,
-                known=self.known_shares if shared else 0,
             )
             for part in self.parts
         )

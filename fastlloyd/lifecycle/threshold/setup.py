@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from fastlloyd.crypto.hybrid import RAW_BYTES, HybridKey
 from fastlloyd.crypto.link.identity import Credentials
 from fastlloyd.errors import PeerError, SecurityError
+from fastlloyd.lifecycle.signed import check_passed_on, check_sent, forged
 from fastlloyd.lifecycle.threshold.group import KEPT_BYTES, Group, digest_keys
 from fastlloyd.lifecycle.threshold.messages import (
     DealtCiphers,
@@ -107,8 +108,11 @@ class ThresholdSetup:
         yield Send((SERVER,), DealtCiphers(tuple(boxes)), SETUP_ROUND)
         ciphers: RunCiphers = yield Receive(SERVER, RunCiphers, SETUP_ROUND, me.rank - 1)
         for other, box in zip(everybody, ciphers.pieces, strict=False):
-            if not self._is_cipher(other, me, digest, box):
-                raise _forged(f"a ciphertext of {other}", other)
+            statement = self._about_cipher(other, me, digest, box.ciphertext)
+            what = f"a ciphertext of {other}"
+            check_passed_on(
+                self.credentials, other, statement, box.signature, label=domains.THRESHOLD_CIPHER, what=what
+            )
             pairs[other] = key.decapsulate(other, keys.pieces[other.rank - 1].public, box.ciphertext)
         del key  # the run's private keys: from here on only the pairs' secrets remain
         group = self.group(self.context + digest)
@@ -136,8 +140,8 @@ class ThresholdSetup:
         everybody = clients(self.numbers.clients)
         keys: Mapping[PartyId, RunKey] = yield Gather(everybody, RunKey, SETUP_ROUND, len(everybody))
         for party, key in keys.items():
-            if not self._is_key(party, key):
-                raise _unsigned(party, "its key of this run")
+            statement, what = self._about_key(party, key.public), "its key of this run"
+            check_sent(self.credentials, party, statement, key.signature, label=domains.THRESHOLD_KEY, what=what)
         seen: dict[bytes, PartyId] = {}
         for party in everybody:
             first = seen.setdefault(keys[party].public, party)
@@ -154,8 +158,9 @@ class ThresholdSetup:
             later = everybody[party.rank :]
             dealt[party] = yield Receive(party, DealtCiphers, SETUP_ROUND, len(later))
             for other, box in zip(later, dealt[party].pieces, strict=True):
-                if not self._is_cipher(party, other, group.keys, box):
-                    raise _unsigned(party, f"its ciphertext for {other}")
+                statement = self._about_cipher(party, other, group.keys, box.ciphertext)
+                what = f"its ciphertext for {other}"
+                check_sent(self.credentials, party, statement, box.signature, label=domains.THRESHOLD_CIPHER, what=what)
         for party in everybody:
             own = tuple(dealt[other].pieces[party.rank - other.rank - 1] for other in everybody[: party.rank - 1])
             yield Send((party,), RunCiphers(own), SETUP_ROUND)
@@ -171,9 +176,8 @@ class ThresholdSetup:
             words = Words.from_bytes(self.numbers, self.rounds, party, said.words)
         except ValueError as error:
             raise PeerError(f"{party} sent malformed words: {error}; check its version", rank=party.rank) from error
-        statement = group.about_words(words)
-        if not self.credentials.signed(party, statement, said.signature, domains.THRESHOLD_WORDS_SIGNED):
-            raise _unsigned(party, "the words of its shares")
+        statement, label = group.about_words(words), domains.THRESHOLD_WORDS_SIGNED
+        check_sent(self.credentials, party, statement, said.signature, label=label, what="the words of its shares")
         return words
 
     def read_stored(self, content: bytes) -> tuple[Group, dict[PartyId, Words]]:
@@ -200,35 +204,15 @@ class ThresholdSetup:
     def _about_key(self, party: PartyId, public: bytes) -> bytes:
         return self.run_id + self.context + struct.pack("<I", party.rank) + public
 
-    def _is_key(self, party: PartyId, key: RunKey) -> bool:
-        return self.credentials.signed(party, self._about_key(party, key.public), key.signature, domains.THRESHOLD_KEY)
-
     def _about_cipher(self, sender: PartyId, receiver: PartyId, keys: bytes, ciphertext: bytes) -> bytes:
         return self.run_id + struct.pack("<II", sender.rank, receiver.rank) + keys + ciphertext
-
-    def _is_cipher(self, sender: PartyId, receiver: PartyId, keys: bytes, box: SignedCipher) -> bool:
-        statement = self._about_cipher(sender, receiver, keys, box.ciphertext)
-        return self.credentials.signed(sender, statement, box.signature, domains.THRESHOLD_CIPHER)
 
     def _check_keys(self, me: PartyId, own: bytes, keys: RunKeys) -> None:
         """Refuse keys that the server changed, swapped or repeated."""
         for party, key in zip(clients(self.numbers.clients), keys.pieces, strict=True):
-            if (party == me and key.public != own) or not self._is_key(party, key):
-                raise _forged(f"a key of {party}", party)
+            statement, what = self._about_key(party, key.public), f"a key of {party}"
+            check_passed_on(self.credentials, party, statement, key.signature, label=domains.THRESHOLD_KEY, what=what)
+            if party == me and key.public != own:
+                raise forged(party, what)
         if len({key.public for key in keys.pieces}) < len(keys.pieces):
             raise SecurityError("the server passed on the same key for two clients, expected fresh ones", rank=0)
-
-
-def _forged(what: str, party: PartyId) -> SecurityError:
-    return SecurityError(
-        f"the server passed on {what} that {party} has not signed for this run: it was changed, swapped or replayed",
-        rank=SERVER.rank,
-    )
-
-
-def _unsigned(party: PartyId, what: str) -> SecurityError:
-    return SecurityError(
-        f"{party} has not signed {what} with its roster key for this run: expected a signature under the run, the "
-        "roster and its keys; compare its version and roster",
-        rank=party.rank,
-    )

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 from fastlloyd.errors import RangeError
 from fastlloyd.kmeans.update import FREE_LIMIT
@@ -279,26 +280,18 @@ class Plan(AgreedTerms, RoundsPlan):
         """
         planned = self.rounds[t]
         grid = float(1 << self.fraction_bits)
-        common: dict[str, Any] = {
-            "round": t,
-            "mechanism": self.mechanism,
-            "norm": NORM_OF.get(self.mechanism, "l2"),
-            "unit": f"grid of 2^-{self.fraction_bits}",
-            "neighbours": "add-remove record",
-            "seen_by": "server and clients" if self.masking == "pairwise" else "clients",
-            "clients": self.clients if self.in_shares else 0,
-            "known": self.known_shares if self.in_shares else 0,
-        }
+        release = partial(self.noisy_sum, t, mechanism=self.mechanism, bits=self.fraction_bits)
+        counts = partial(release, sensitivity=grid, noise_scale=planned.count_scale)
         if planned.cells:
-            return (Release(name="histogram", sensitivity=grid, noise_scale=planned.count_scale, **common),)
+            return (counts(name="histogram"),)
         if self.is_survey(t):
             name, sensitivity = "sums and squares", survey_sensitivity(self.k, self.d, self.fraction_bits)
         else:
             name = "relative sums" if self.relative else "sums"
             sensitivity = sum_sensitivity(planned.radius, self.mechanism, self.d, self.fraction_bits)
         return (
-            Release(name=name, sensitivity=sensitivity, noise_scale=planned.sum_scale, **common),
-            Release(name="counts", sensitivity=grid, noise_scale=planned.count_scale, **common),
+            release(name=name, sensitivity=sensitivity, noise_scale=planned.sum_scale),
+            counts(name="counts"),
         )
 
 

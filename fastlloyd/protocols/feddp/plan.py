@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from fastlloyd.errors import ConfigError, ProcessesError
 from fastlloyd.party.plain_plan import RoundsPlan, SumsTerms
 from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
-from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
+from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.protocols.feddp.math.projection import projected_limit
 from fastlloyd.protocols.feddp.settings import CENTERS, OUTER, PRIVATE, START, WEIGHTS, Kind, settings_from
 from fastlloyd.wire.decode import Amount, Within
@@ -198,22 +198,22 @@ class Plan(AgreedTerms, RoundsPlan):
         names = {OUTER: ("outer product", ""), WEIGHTS: ("", "weights"), CENTERS: (mean, "counts")}
         first, second = names.get(step.kind, (mean, "counts"))
         bits = 2 * self.outer_bits if step.kind == OUTER else self.fraction_bits
-        common: dict[str, Any] = {
-            "round": t,
-            "unit": f"grid of 2^-{bits}",
-            "neighbours": "add-remove user" if self.by_user else "add-remove record",
-            "seen_by": "server",
-            "clients": self.clients,
-            "known": self.known_shares,
-        }
-        found = []
-        if gauss:
-            common |= {"mechanism": GAUSSIAN_SHARES, "norm": "l2", "noise_scale": step.sigma}
-            found.append(Release(name=first, sensitivity=float(gauss), **common))
-        if laplace:
-            common |= {"mechanism": LAPLACE_SHARES, "norm": "l1", "noise_scale": step.scale}
-            found.append(Release(name=second, sensitivity=float(laplace), **common))
-        return tuple(found)
+        neighbours = ADD_REMOVE_USER if self.by_user else ADD_REMOVE
+        parts = ((first, gauss, GAUSSIAN_SHARES, step.sigma), (second, laplace, LAPLACE_SHARES, step.scale))
+        return tuple(
+            self.noisy_sum(
+                t,
+                mechanism=mechanism,
+                bits=bits,
+                name=name,
+                sensitivity=float(moved),
+                noise_scale=scale,
+                neighbours=neighbours,
+                seen_by="server",
+            )
+            for name, moved, mechanism, scale in parts
+            if moved
+        )
 
     def sensitivities(self, t: int) -> tuple[int, int]:
         """Return how far one neighbour moves step t's Gaussian (L2) and Laplace (L1) vector, in grid units.
