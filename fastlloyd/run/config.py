@@ -184,7 +184,13 @@ class RunConfig:
     )
     ring_bits: int = option(32, "default %(default)s", LINKS, choices=(32, 64), public=True)
     min_clients: int | None = option(
-        None, "go on without slow clients (default: all)", LINKS, "M", least=1, most=100_000, public=True
+        None,
+        "go on without slow clients (default: all; threshold masks: as few as may open a round)",
+        LINKS,
+        "M",
+        least=1,
+        most=100_000,
+        public=True,
     )
     roster: str | None = option(
         None, "TOML of pinned certificates; without it: demonstration", LINKS, "FILE", path=True, shared=True

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.__main__ import main
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import EXIT_INPUT, ConfigError
 from fastlloyd.kmeans.update import join
 from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum, VectorFormat
 from fastlloyd.masking.fixed import Ring
@@ -70,6 +70,16 @@ def test_the_claim_of_common_and_pairwise_masks_is_as_it_was():
 def test_without_noise_nothing_is_claimed():
     found = claim(with_values(CONFIG, {"protocol": "lloyd"}))
     assert not found.private and not found.conditions
+
+
+PLANNED = [
+    (2, 2, 0, ("1.41", "")),
+    (3, 2, 1, ("1.22", "1.41")),
+    (5, 4, 1, ("1.12", "1.15")),
+    (10, 6, 4, ("1.05", "1.1")),
+    (50, 26, 24, ("1.01", "1.02")),
+]
+"""M, T, D, and all noise with nobody and with D lost, of the defaults: docs/guide.md has the same."""
 
 
 def test_the_sentence_for_three_sites():
@@ -228,8 +238,52 @@ def test_init_writes_threshold_masks_where_organisations_meet(tmp_path, protocol
     assert masking(3, "--masking", "pairwise") == "pairwise"
 
 
-def test_other_protocols_have_no_threshold_masks():
-    assert find_protocol("vertical-dp").site_masking(3) is None and find_protocol("secfc").site_masking(3) is None
+WITHOUT_MASKS = ["kfed", "secfc", "vertical-dp", "vertical-plain", "vertical-he"]
+
+
+@pytest.mark.parametrize("protocol", WITHOUT_MASKS)
+@pytest.mark.parametrize("flags", [("--masking", "threshold"), ("--masking", "pairwise"), ("--known-shares", "2")])
+def test_a_protocol_without_such_masks_refuses_them(protocol, flags, capsys):
+    assert find_protocol(protocol).site_masking(3) is None
+    plan = ("plan", "-n", "4", "--d", "4", "--protocol", protocol, "--k", "3", "--n-total", "400", "--bounds", "-1,1")
+    assert main([*plan]) == 0
+    capsys.readouterr()
+    assert main([*plan, *flags]) == EXIT_INPUT
+    assert f"{flags[0]} {flags[1]}: {protocol} adds up nothing under such masks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("protocol", WITHOUT_MASKS)
+def test_a_run_of_a_protocol_without_such_masks_refuses_them_at_its_start(protocol):
+    values = {"protocol": protocol, "dataset": "iris", "k": 3}
+    assert find_protocol(protocol).gather(with_values(RunConfig(), values), 3)
+    with pytest.raises(ConfigError, match="--masking threshold: .* leave it out, or take another --protocol"):
+        find_protocol(protocol).gather(with_values(RunConfig(), {**values, "masking": "threshold"}), 3)
+
+
+def test_the_help_says_how_many_clients_a_round_needs_by_default(capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--help-all"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "go on without slow clients (default: all; threshold masks: as few as may open a round)" in said
+    common = find_protocol("fastlloyd").planned(with_values(CONFIG, {"masking": "common"}), 5, 2)
+    assert (common.min_clients, find_protocol("fastlloyd").planned(CONFIG, 5, 2).min_clients) == (5, 4)
+
+
+@pytest.mark.parametrize("M,T,D,noises", PLANNED)
+@pytest.mark.parametrize("protocol", ["fastlloyd", "fastlloyd-plus", "feddp"])
+def test_a_plan_prints_the_numbers_of_a_run_of_so_many_clients(protocol, M, T, D, noises):
+    config = with_values(CONFIG, {"protocol": protocol, "ring_bits": 64, "n_total": 100_000})
+    lines = find_protocol(protocol).plan_lines(config, M, 2)
+    texts = {line.name: line.text for line in lines if line.name}
+    c, (nobody, most) = 0 if M <= 3 else 1, noises
+    assert texts["threshold"].startswith(f"T = {T} of {M} clients open a round, D = {D} may be lost in it; c = {c} ")
+    assert ", t = 1 with one that follows the protocol" in texts["threshold"]
+    lost = f", {most} with {D} lost" if D else ""
+    assert f"{nobody} with nobody lost{lost} (more" in texts["all noise"]
+    assert "common masks 1 (the server knows that noise)" in texts["all noise"]
+    assert f"pairwise masks {nobody} (nobody may be lost)" in texts["all noise"]
+    said = [line.text.strip() for line in lines]
+    assert site_words(Numbers.settle(M)) in said
 
 
 def test_aggregators_are_for_common_masks():
