@@ -45,6 +45,8 @@ from fastlloyd.supervise.offers import MOST_OFFERS, NAME, SUFFIX, SiteSettings, 
 from fastlloyd.wire.regular import open_regular, read_regular, replace_file
 
 _MOST_SHOWN = 300
+_MOST_SAID = 2000
+_STORED_EVERY_S = 1.0
 _TAIL_BYTES = 1 << 14
 _LAST = "last"
 
@@ -103,6 +105,8 @@ class Site:
             raise ConfigError("site.toml: key: expected the key of one of the roster's clients")
         self._me = owner.party
         self._states: dict[str, tuple[str, str]] = {}
+        self._checked: dict[Path, tuple[tuple[int, ...], str]] = {}
+        self._stored_at: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
         for kind in ("approvals", "declined", "outcomes", "results", "state", "logs", "runs"):
@@ -133,9 +137,12 @@ class Site:
                 self._ask_server()
                 offered = self._offered()
                 self._states = {name: state for name, state in self._states.items() if name in offered}
+                paths = set(offered.values())
+                self._checked = {path: found for path, found in self._checked.items() if path in paths}
                 for name, path in offered.items():
                     if not self._stopped:
                         self._consider(name, path)
+                self._store()
                 if once:
                     break
                 self._wait()
@@ -167,7 +174,7 @@ class Site:
             if settings.place("declined", name, ".json").exists():
                 self._note(name, DECLINED, f"fastlloyd site {settings.folder} --agree {name} agrees after all")
                 return
-            check_offer(path)
+            self._check(path)
             approval = settings.place("approvals", name, ".json")
             if not approval.exists():
                 self._note(name, WAITS_FOR_CONSENT, f"fastlloyd site {settings.folder} --agree {name}")
@@ -177,6 +184,24 @@ class Site:
                 self._join(name, path, approval)
         except ConfigError as error:
             self._note(name, REFUSED, str(error))
+
+    def _check(self, path: Path) -> None:
+        """Refuse an offer that is not public; one whose file did not change is not read again at each look."""
+        try:
+            found = path.stat()
+            mark = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        except OSError:
+            mark = ()
+        known, problem = self._checked.get(path, ((), ""))
+        if not mark or known != mark:
+            try:
+                check_offer(path)
+                problem = ""
+            except ConfigError as error:
+                problem = str(error)
+            self._checked[path] = (mark, problem)
+        if problem:
+            raise ConfigError(problem)
 
     def _join(self, name: str, path: Path, approval: Path) -> None:
         """Run `fastlloyd join`, and store how it ended; a run that spent nothing is tried again at the next look."""
@@ -220,6 +245,7 @@ class Site:
             ended = SiteEnding(1, code, said, datetime.now(UTC).isoformat(timespec="seconds"))
             replace_file(settings.place("outcomes", name, ".json"), [_json(asdict(ended))], mode=0o600)
             self._note(name, DONE if code == EXIT_OK else FAILED, said)
+        self._store()
 
     def _run(self, name: str, *flags: str) -> tuple[int, str]:
         """Run `fastlloyd join`; return its code and its last line."""
@@ -239,24 +265,40 @@ class Site:
 
     def _note(self, name: str, state: str, more: str) -> None:
         """Store the state of an offer; report news."""
-        now = (state, printable(more))
+        now = (state, printable(more)[:_MOST_SAID])
         if self._states.get(name) == now:
             return
         self._states[name] = now
         self._say(f"{name}: {state}" + (f": {now[1]}" if more else ""))
+        if state == RUNNING or self._stored_at is None or time.monotonic() - self._stored_at > _STORED_EVERY_S:
+            self._store()
+
+    def _store(self) -> None:
+        """Store the states of all offers; of very many news not after each."""
+        self._stored_at = time.monotonic()
         offers = {key: {"state": kind, "more": text} for key, (kind, text) in sorted(self._states.items())}
         content = {"status": STATUS_VERSION, "at": datetime.now(UTC).isoformat(timespec="seconds"), "offers": offers}
         replace_file(self._settings.folder / "status.json", [_json(content)], mode=0o600)
 
     def _offered(self) -> dict[str, Path]:
-        """List the run files by their printable names."""
+        """List the run files by their printable names; those that a person of this site agreed to come first, and all.
+
+        Others may offer whatever they like: very many hide none that is approved.
+        """
         try:
             paths = sorted(path for path in self._settings.offers.iterdir() if path.suffix == SUFFIX)
         except OSError as error:
             raise ConfigError(
                 f"{self._settings.offers}: cannot be read ({error.strerror}); make this folder"
             ) from error
-        return {printable(path.stem)[:_MOST_SHOWN]: path for path in paths[:MOST_OFFERS]}
+        agreed = [path for path in paths if self._is_agreed(path.stem)]
+        rest = [path for path in paths if not self._is_agreed(path.stem)][:MOST_OFFERS]
+        return {printable(path.stem)[:_MOST_SHOWN]: path for path in (*agreed, *rest)}
+
+    def _is_agreed(self, name: str) -> bool:
+        """Whether an offer has an approval and no outcome yet."""
+        approval, outcome = (self._settings.place(kind, name, ".json") for kind in ("approvals", "outcomes"))
+        return NAME.fullmatch(name) is not None and approval.exists() and not outcome.exists()
 
     def _wait(self) -> None:
         """Pause until the next look, or until stopped."""

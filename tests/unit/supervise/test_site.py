@@ -83,6 +83,35 @@ def test_names_that_are_no_longer_offered_are_forgotten(folder: Path) -> None:
         assert len(states(folder)) == 6
 
 
+def test_a_thousand_offers_hide_none_that_is_approved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran, read, written = [], [], []
+    monkeypatch.setattr(Site, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
+    real, replace = module.check_offer, module.replace_file
+    monkeypatch.setattr(module, "check_offer", lambda path: read.append(path) or real(path))
+    monkeypatch.setattr(
+        module, "replace_file", lambda path, *more, **how: written.append(path) or replace(path, *more, **how)
+    )
+    for number in range(offers.MOST_OFFERS + 5):
+        (folder / "offers" / f"{number:04d}.toml").write_text("x")
+    (folder / "approvals").mkdir()
+    (folder / "approvals" / "march.json").write_text("{}")
+    service = Site(read_settings(folder), lambda line: None)
+    service.serve(once=True)
+    assert len(ran) == 1 and states(folder)["march"]["state"] == "waits for the server"
+    assert len(states(folder)) == offers.MOST_OFFERS + 1 == len(read)
+    assert [path.name for path in written].count("status.json") < 100
+    # At the next look only what has changed is read again.
+    (folder / "offers" / "0003.toml").write_text("xy")
+    service.serve(once=True)
+    assert len(ran) == 2 and [path.name for path in read[offers.MOST_OFFERS + 1 :]] == ["0003.toml"]
+
+
+def test_what_an_offer_says_of_itself_is_shown_in_part(folder: Path) -> None:
+    (folder / "offers" / "long.toml").write_text(f'"{"x" * 100_000}" = 1')
+    look(folder)
+    assert len(states(folder)["long"]["more"]) <= 2000
+
+
 HUGE = {
     "decimal": "epsilon = 1" + "0" * 400,
     "hexadecimal": "k = 0x" + "f" * 8000,
