@@ -186,6 +186,7 @@ MEASURED: dict[str, Measured] = {
         )
     ),
     "wire.toml:read_toml": _file("any.toml", lambda path: toml.read_toml(path, "the file")),
+    "report.display:_shows": _text(display.csv_cell),
     "report.display:csv_cell": _text(display.csv_cell),
     "report.display:csv_text": _text(_each(display.csv_text, lambda text: display.csv_text("'" * len(text)))),
     "report.display:with_names": _text(lambda text: display.with_names(text, {1: "north"})),
@@ -264,7 +265,7 @@ MEASURED: dict[str, Measured] = {
 
 OWN = {
     "text of the person who types it": (
-        *("__main__:main", "cli.init:_run_file", "cli.options:Parser._meant", "cli.options:join_negative_values"),
+        *("__main__:_command", "cli.init:_run_file", "cli.options:Parser._meant", "cli.options:join_negative_values"),
         *("cli.options:read_tables", "cli.run:_host_list", "estimator.parameter:in_own_words"),
         *("estimator.parameter:_in_order", "data.dataset:_split_by_file", "data.public.named:_find"),
         *("supervise.offers:read_settings", "supervise.offers:write_offer", "supervise.offers:offer_path"),

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import TextIO
 
-# What a spreadsheet takes for a formula, behind the marks that `csv_cell` puts before it.
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+# What a spreadsheet takes for a formula, some in full width too, behind the marks that `csv_cell` puts before it.
+_FORMULA = re.compile(r"'*+[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
+_ESCAPE = re.compile(r"\\(?:\\|x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0-9a-f]{4}))")
 _BOLD, _RED, _GREEN, _YELLOW = "1", "1;31", "1;32", "1;33"
 _STYLES = {"heading": _BOLD, "label": _BOLD, "good": _GREEN, "doubt": _YELLOW, "bad": _RED}
 _PLACES = re.compile(
@@ -26,19 +28,38 @@ _PARTY = re.compile(r"\b(?:the server|client (\d+))\b(?!'s)")
 
 
 def csv_cell(text: str) -> str:
-    """Put an apostrophe before text that a spreadsheet would run as a formula; `csv_text` removes it again.
+    r"""Write text so that a spreadsheet runs no formula, and a terminal obeys nothing; `csv_text` is the inverse.
+
+    A formula gets an apostrophe in front. What does not print (control characters, marks that turn the direction)
+    becomes an escape; then, and where text looks like an escape, each backslash is doubled.
 
     Examples
     --------
     >>> csv_cell("=1+1"), csv_cell("age")
     ("'=1+1", 'age')
+    >>> csv_cell("dose\x1b[2J"), csv_cell("a\\b"), csv_cell("a\\x1b")
+    ('dose\\x1b[2J', 'a\\b', 'a\\\\x1b')
     """
+    if not all(map(_shows, text)) or _ESCAPE.search(text):
+        text = "".join(each if _shows(each) else _escaped(each) for each in text.replace("\\", "\\\\"))
     return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _shows(character: str) -> bool:
+    """Whether a character prints, or is a space of a language or of a spreadsheet."""
+    return character.isprintable() or unicodedata.category(character) == "Zs"
+
+
+def _escaped(character: str) -> str:
+    r"""Write one character as \x1b, \u202e or \U000e0001."""
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
 
 
 def csv_text(cell: str) -> str:
     """Undo `csv_cell`; a cell that it never writes is returned unchanged."""
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+    text = cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+    return _ESCAPE.sub(lambda found: chr(int(found[found.lastindex], 16)) if found.lastindex else "\\", text)
 
 
 def with_names(text: str, names: Mapping[int, str]) -> str:

@@ -28,7 +28,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -187,11 +187,10 @@ class Site:
 
     def _check(self, path: Path) -> None:
         """Refuse an offer that is not public; one whose file did not change is not read again at each look."""
-        try:
+        mark: tuple[int, ...] = ()
+        with suppress(OSError):
             found = path.stat()
             mark = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        except OSError:
-            mark = ()
         known, problem = self._checked.get(path, ((), ""))
         if not mark or known != mark:
             try:

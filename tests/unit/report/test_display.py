@@ -5,16 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import logging
+import unicodedata
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import ConfigError, PeerError, printable
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.display import csv_cell, csv_text, with_names
-from fastlloyd.report.files import centroids_csv
+from fastlloyd.report.files import bounds_csv, centroids_csv, read_centroids
+from fastlloyd.report.labelling import read_stored
 from fastlloyd.run.rank import PlainFormatter
 from fastlloyd.wire.header import PartyId
 
@@ -69,7 +73,9 @@ def test_a_trace_in_the_log_keeps_its_lines() -> None:
     assert text.startswith("unforeseen\nTraceback") and "\x1b" not in text
 
 
-@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@A1", "\tx", "\rx", "=cmd|' /C calc'!A0"])
+@pytest.mark.parametrize(
+    "name", ["=1+1", "+1", "-1", "@A1", "=cmd|' /C calc'!A0", "\uff1d1+1", "\uff0b1", "\uff0d1", "\uff201"]
+)
 def test_a_name_is_no_formula_in_a_table(name: str) -> None:
     text = centroids_csv([name, "age"], np.array([[-1.5, 2.0]]))
     header, row = csv.reader(io.StringIO(text, newline=""))
@@ -77,10 +83,39 @@ def test_a_name_is_no_formula_in_a_table(name: str) -> None:
     assert [csv_text(cell) for cell in header] == [name, "age"]
 
 
-@given(st.text())
+@pytest.mark.parametrize(
+    "name", [f"dose {ESCAPE}", "a\u202eb", "a\u2066", "\tx", "\rx", "a\nb", "\x00", "\u200b", "\U000e0001"]
+)
+def test_what_a_terminal_obeys_is_an_escape_in_every_table(name: str, tmp_path: Path) -> None:
+    bounds = Bounds(np.zeros(2), np.ones(2), (name, "age"))
+    texts = centroids_csv([name, "age"], np.array([[1.0, 2.0]])), bounds_csv([name, "age"], bounds)
+    assert all(line.isprintable() for text in texts for line in text.split("\n"))
+    (tmp_path / "bounds.csv").write_text(texts[1])
+    (tmp_path / "centroids.csv").write_text(texts[0])
+    stored = read_stored(tmp_path / "centroids.csv").bounds
+    assert stored is not None and stored.names == (name, "age")
+    centroids = read_centroids(tmp_path / "centroids.csv", {"features": [name, "age"], "noisy_sizes": None})
+    assert centroids is not None and centroids.tolist() == [[1.0, 2.0]]
+
+
+_PARTS = ["\\", "\\\\", "x1b", "u202e", "\x1b", "'", "=", "\uff1d", "\t", "U000e0001", "\U000e0001", "a", "\n"]
+
+
+@given(st.text() | st.lists(st.sampled_from(_PARTS), max_size=6).map("".join))
 def test_every_name_reads_back(name: str) -> None:
     assert csv_text(csv_cell(name)) == name
-    assert csv_cell(name)[:1] not in ("=", "+", "-", "@", "\t", "\r")
+    assert all(unicodedata.category(each)[0] != "C" for each in csv_cell(name))
+    assert csv_cell(name)[:1] not in ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def test_cells_of_an_earlier_version_are_read_as_they_were_meant() -> None:
+    assert [csv_text(cell) for cell in ("'=1", "'\tx", "'\rx", "a\nb", "C:\\new")] == [
+        "=1",
+        "\tx",
+        "\rx",
+        "a\nb",
+        "C:\\new",
+    ]
 
 
 def test_the_server_s_own_things_need_no_name() -> None:
