@@ -43,6 +43,7 @@ for rank in $(seq 0 "$1"); do
     ((rank == 0)) || name=client-$rank
     fastlloyd keygen --name "$name" --rank "$rank" --prefix "$name/own" >/dev/null
     fastlloyd roster add --roster public/roster.toml --cert "$name/own.pem" >/dev/null
+    fastlloyd init-state "$name/state" --rank "$rank" >/dev/null
 done
 fastlloyd roster check --roster public/roster.toml
 END

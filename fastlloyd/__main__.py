@@ -64,7 +64,7 @@ def _command(words: list[str]) -> int:
         complain(f"unknown command {words[0]!r}{close}; known are {', '.join(COMMANDS)}")
         return 2
     try:
-        command = importlib.import_module(f"fastlloyd.cli.{words[0]}")
+        command = importlib.import_module(f"fastlloyd.cli.{words[0].replace('-', '_')}")
         code: int = command.main(words[1:])
     except FastLloydError as error:
         complain(str(error))

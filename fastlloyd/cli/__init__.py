@@ -7,6 +7,7 @@
 `dossier.py`, `agree.py`    what data protection officers need to know; a site's approval
 `run.py`                    all ranks of a run, supervised
 `serve.py`, `join.py`       a run over one open port; `site.py`, a client that stays
+`init_state.py`             a party's state directory; `ledger.py`, what was spent under it
 `release.py`, `discard.py`  the decision about a held result
 `report.py`, `label.py`     show a finished run again; label new records
 `bench.py`, `datasets.py`   the papers' figures, by the distribution in `papers/`; public sets
@@ -25,6 +26,8 @@ COMMANDS = {
     "check": "check one party's file alone; contacts nobody",
     "dossier": "write what a data protection officer needs to know of a run before it happens",
     "agree": "show this site what it would take part in, and sign its approval",
+    "init-state": "make a party's state directory, once, before its first run with it",
+    "ledger": "show what the runs of a state directory have spent, and what is left",
     "release": "show the result that a run with --review holds, and release it",
     "discard": "refuse the result that a run with --review holds, and remove it",
     "label": "label new records with released centroids",

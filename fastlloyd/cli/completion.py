@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     whole = argparse.ArgumentParser(prog="fastlloyd")
     commands = whole.add_subparsers()
     for name, about in COMMANDS.items():
-        one: Parser = import_module(f"fastlloyd.cli.{name}").parser()
+        one: Parser = import_module(f"fastlloyd.cli.{name.replace('-', '_')}").parser()
         show_all(one)
         for action in one._actions:
             if any(word in str(action.metavar) for word in _FILES):

@@ -13,8 +13,8 @@ from fastlloyd.run.config import RunConfig
 _UNUSED = (
     *("data", "query", "table", "columns", "missing", "id", "categories", "split", "evaluate", "roster", "key"),
     *("transport", "network", "delay", "deadline", "setup_deadline", "reconnect", "budget", "budget_delta"),
-    *("state_dir", "resume", "output", "overwrite", "print_result", "review", "quiet", "log_level", "log_file"),
-    *("log_format", "metrics", "workers", "threads", "memory"),
+    *("state_dir", "new_state", "resume", "output", "overwrite", "print_result", "review", "quiet", "log_level"),
+    *("log_file", "log_format", "metrics", "workers", "threads", "memory"),
 )
 """A plan opens no private file and starts nothing; it accepts these flags because run files have them."""
 

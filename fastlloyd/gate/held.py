@@ -218,7 +218,7 @@ def find_held(folder: Path, run: str = "") -> Held:
     ConfigError
         None waits, or several do.
     """
-    states = [folder] if (folder / NAME).exists() or (folder / HELD).exists() else _parties(folder)
+    states = [folder] if (folder / NAME).exists() or (folder / HELD).exists() else party_folders(folder)
     known = [(state, Decisions(state)) for state in states]
     found = [
         Held(state=state, run=each)
@@ -248,8 +248,8 @@ def find_held(folder: Path, run: str = "") -> Held:
     )
 
 
-def _parties(folder: Path) -> list[Path]:
-    """Return the parties' folders in a state directory."""
+def party_folders(folder: Path) -> list[Path]:
+    """Return the parties' folders in a state directory, sorted."""
     return [path for path in sorted([folder / "server", *folder.glob("client-*")]) if path.is_dir()]
 
 

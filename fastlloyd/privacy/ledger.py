@@ -209,6 +209,10 @@ class Ledger:
         """
         return _composed(self.releases, delta, neighbours)
 
+    def total(self, delta: float) -> float:
+        """Compose all releases for whoever all of them protect; infinity if there is nobody, or one has no noise."""
+        return min((self.epsilon(delta, each) for each in {one.neighbours for one in self.releases}), default=0.0)
+
     def check_budget(self, planned: Sequence[Release], delta: float, limit: float) -> None:
         """Check that all releases so far and the planned ones together stay within a limit.
 

@@ -121,6 +121,12 @@ class Terms:
         """The limit that stands in the directory; None: there is none. Raises ConfigError if the file is damaged."""
         return read_kept(Limit, self._limit_path)
 
+    @property
+    def unit(self) -> str | None:
+        """The flag that names the people whom the ledger counts; None: it counts rows. Raises as `kept`."""
+        stood = read_kept(_Unit, self._folder / "unit.json")
+        return None if stood is None else _by(stood.unit)
+
     def keep_limit(self, limit: Limit) -> None:
         """Let a limit hold from now on, also for runs without `--budget`."""
         if not self._limit_path.exists():

@@ -237,6 +237,7 @@ class RunConfig:
     state_dir: str | None = option(
         None, "ledger over runs, and what --resume needs (private to each party)", OUT, "DIR", common=True, path=True
     )
+    new_state: bool = option(False, "make --state-dir: this party's first run with it", OUT)
     resume: bool = option(False, "go on with the interrupted run in --state-dir", OUT)
     output: str = option(
         "fastlloyd-run", "default ./%(default)s; may contain '{client}'", OUT, "DIR", common=True, path=True
@@ -302,6 +303,10 @@ class RunConfig:
             raise ConfigError("--budget-delta needs --budget, the epsilon that it belongs to")
         if self.resume and self.state_dir is None:
             raise ConfigError("--resume needs the --state-dir of the interrupted run")
+        if self.new_state and (self.state_dir is None or self.resume):
+            raise ConfigError(
+                "--new-state makes the --state-dir before a first run: it needs that flag, and excludes --resume"
+            )
         if self.review and self.print_result:
             raise ConfigError("--review holds back what --print-result shows: leave one of them out")
         if any(cap < 0 for cap in self.client_caps):

@@ -203,7 +203,7 @@ class _Execution:
     def _open_state(self, session: Session, root: str) -> None:
         """Open this party's state directory and its ledger, and read what is stored of the run to resume."""
         config = session.config
-        self.state = state = StateDir(root, session.me, resume=config.resume)
+        self.state = state = StateDir(root, session.me, resume=config.resume, new=config.new_state)
         session.ledger = state.open_ledger()
         state.keep_unit(config.unit or session.protocol.people(config))
         if config.review:

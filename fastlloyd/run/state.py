@@ -28,7 +28,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.privacy.chain import Mark
@@ -38,6 +38,7 @@ from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.regular import read_regular_bytes
 
+LEDGER: Final = "ledger.jsonl"
 _VALUES = "facts.json"
 _KEYS = {"run_id", "plan", "data", "protocol_version", "results_version"}
 _SECRETS = ("seed", "pairs", "threshold")
@@ -45,6 +46,7 @@ _SETUP = ("group", "words")
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
 _ROUND = re.compile(r"0|[1-9][0-9]{0,8}")
 _MOST_LABEL_BYTES = 1024
+_MOST_DIGITS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,9 @@ class StateDir:
     me : PartyId
     resume : bool
         An interrupted run has to stand there; else nothing is made.
+    new : bool
+        Make it: nothing may have been released under it yet. Without it, it has to be there: a volume that is not
+        mounted, or a mistyped path, must not look like a budget of which nothing is spent.
 
     Attributes
     ----------
@@ -87,10 +92,11 @@ class StateDir:
     Raises
     ------
     ConfigError
-        The directory cannot be made or written, or holds no run to resume.
+        The directory is not there, or is there although it should be new; it cannot be made or written, or holds no
+        run to resume.
     """
 
-    def __init__(self, root: str, me: PartyId, *, resume: bool = False) -> None:
+    def __init__(self, root: str, me: PartyId, *, resume: bool = False, new: bool = False) -> None:
         self.path = own_folder(root, me)
         self.terms = Terms(self.path)
         self._run = self.path / "run"
@@ -98,6 +104,8 @@ class StateDir:
         self._ledger: Ledger | None = None
         if resume:
             self._check_interrupted()
+        else:
+            self._check_made(root, me, new=new)
         try:
             self._run.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.path.chmod(0o700)
@@ -107,6 +115,20 @@ class StateDir:
                 reason=Reason.STATE,
             ) from error
 
+    @classmethod
+    def of(cls, folder: Path) -> Self:
+        """Open a party's own folder, such as DIR/client-1; raises as the class.
+
+        Raises
+        ------
+        ConfigError
+            It has no party's name.
+        """
+        rank = "0" if folder.resolve().name == "server" else folder.resolve().name.removeprefix("client-")
+        if not (rank.isascii() and rank.isdigit() and len(rank) < _MOST_DIGITS):
+            raise problem(f"{folder}: expected a folder named server or client-1, client-2, .., as runs make them")
+        return cls(str(folder.resolve().parent), PartyId(int(rank)))
+
     def open_ledger(self) -> Ledger:
         """Open the ledger over all runs, and check that nothing of it is missing.
 
@@ -115,7 +137,7 @@ class StateDir:
         ConfigError
             It cannot be opened, is damaged, or is shorter than its head or a file of the interrupted run says.
         """
-        ledger = Ledger(self.path / "ledger.jsonl")
+        ledger = Ledger(self._ledger_path)
         try:
             self._check_whole(ledger)
             self._ledger = ledger
@@ -223,6 +245,20 @@ class StateDir:
         """Whether it is the run that was started or resumed here."""
         return bool(self._run_id) and self.interrupted
 
+    def _check_made(self, root: str, me: PartyId, *, new: bool) -> None:
+        """Refuse to take a missing directory for one under which nothing was spent, and the other way round."""
+        if not new:
+            check_made(root, me)
+        elif self._ledger_path.exists() and self._ledger_path.stat().st_size:
+            raise problem(
+                f"--new-state: {self.path} holds the ledger of earlier runs; leave --new-state out, and they count "
+                f"(fastlloyd ledger {root} shows them)"
+            )
+
+    @property
+    def _ledger_path(self) -> Path:
+        return self.path / LEDGER
+
     def _check_interrupted(self) -> None:
         if not self.interrupted:
             raise ConfigError(
@@ -307,6 +343,23 @@ def interrupted_since(root: str, me: PartyId) -> float | None:
         return (own_folder(root, me) / "run" / _VALUES).stat().st_mtime
     except OSError:
         return None
+
+
+def check_made(root: str, me: PartyId) -> None:
+    """Refuse a state directory without a ledger of this party.
+
+    Raises
+    ------
+    ConfigError
+        It was never made, or it is not where it was.
+    """
+    folder = own_folder(root, me)
+    if not (folder / LEDGER).exists():
+        raise problem(
+            f"--state-dir {root}: expected the state of {me} in {folder}, found no ledger there. If runs were made "
+            "before, their ledger is missing: check the path, and that its disk is mounted. Before this party's first "
+            f"run, make it: fastlloyd init-state {root} --rank {me.rank}, or --new-state, once"
+        )
 
 
 def own_folder(root: str, me: PartyId) -> Path:

@@ -41,7 +41,7 @@ _Pause = Annotated[float, Within(1, 86_400)]
 _PINNED = frozenset({"roster", "dataset", "split"})
 _OFFERED = frozenset(name for name, option in OPTIONS.items() if option.shared) - _PINNED
 _NAMES_A_FILE = ("bounds", "categories")
-_SET_HERE = ("state_dir", "output", "resume", "print_result", "log_file")
+_SET_HERE = ("state_dir", "new_state", "output", "resume", "print_result", "log_file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ from fastlloyd.errors import EXIT_OK, EXIT_PEER, ConfigError, PeerError, printab
 from fastlloyd.run.config import OPTIONS
 from fastlloyd.run.rank import stop_signals
 from fastlloyd.run.run_file import to_toml
-from fastlloyd.run.state import own_folder
+from fastlloyd.run.state import check_made, interrupted_since, own_folder
 from fastlloyd.supervise.offers import MOST_OFFERS, NAME, SUFFIX, SiteSettings, check_offer, keep_offer, take_offer
 from fastlloyd.wire.regular import open_regular, read_regular, replace_file
 
@@ -88,7 +88,7 @@ class Site:
     Raises
     ------
     ConfigError
-        Key and roster do not match.
+        Key and roster do not match, or the folder has no state yet.
     """
 
     def __init__(
@@ -104,12 +104,13 @@ class Site:
         if owner is None or owner.party.is_server:
             raise ConfigError("site.toml: key: expected the key of one of the roster's clients")
         self._me = owner.party
+        check_made(str(settings.folder / "state"), self._me)
         self._states: dict[str, tuple[str, str]] = {}
         self._checked: dict[Path, tuple[tuple[int, ...], str]] = {}
         self._stored_at: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
-        for kind in ("approvals", "declined", "outcomes", "results", "state", "logs", "runs"):
+        for kind in ("approvals", "declined", "outcomes", "results", "logs", "runs"):
             (settings.folder / kind).mkdir(mode=0o700, exist_ok=True)
         if settings.offers == settings.folder / "offers":
             settings.offers.mkdir(exist_ok=True)
@@ -209,7 +210,7 @@ class Site:
         own = own_folder(state, self._me)
         # Only an interrupted run of the same offer may be resumed.
         last = settings.folder / "runs" / _LAST
-        interrupted = (own / "run").exists() and last.exists() and read_regular(last) == name
+        interrupted = interrupted_since(state, self._me) is not None and last.exists() and read_regular(last) == name
         config = take_offer(
             path,
             {

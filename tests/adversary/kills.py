@@ -123,7 +123,7 @@ class Story:
 
     def session(self, number: int, *, resume: bool, kills: dict[int, Kill]) -> Ended:
         """Start all parties once, and note what went wrong and what they sent."""
-        flags = (*self.play.flags, "--state-dir", str(self.state), *(["--resume"] if resume else []))
+        flags = (*self.play.flags, "--state-dir", str(self.state), "--resume" if resume else "--new-state")
         prepare = {rank: kill.install for rank, kill in kills.items()}
         folder = self.folder / str(number)
         ended = TcpRun(replace(self.play, flags=flags), self.stage, folder, prepare=prepare, record=True).run()

@@ -144,8 +144,8 @@ def _value(key: str, text: str) -> Damage:
 def with_state(play: Play, state: Path, *, resume: bool) -> Play:
     """Return a play with a state directory."""
     _, rounds = CHOSEN[play.name]
-    chosen = [] if rounds is None else ["--rounds", str(rounds)]
-    return replace(play, flags=(*play.flags, *chosen, "--state-dir", str(state), *(["--resume"] if resume else [])))
+    chosen = ["--resume" if resume else "--new-state", *([] if rounds is None else ["--rounds", str(rounds)])]
+    return replace(play, flags=(*play.flags, *chosen, "--state-dir", str(state)))
 
 
 def interrupt(play: Play, stage: Path, folder: Path) -> Path:

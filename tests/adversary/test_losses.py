@@ -65,7 +65,8 @@ def run(
 ) -> Ended:
     """Run once, and let these parties die; all keep their state."""
     chosen = play("glloyd", m, lying)
-    chosen = replace(chosen, flags=(*chosen.flags, "--state-dir", str(folder.parent / "state"), *flags))
+    made = flags if "--resume" in flags else (*flags, "--new-state")
+    chosen = replace(chosen, flags=(*chosen.flags, "--state-dir", str(folder.parent / "state"), *made))
     prepare = {death.rank: death.install for death in dead} | more.pop("prepare", {})
     roster = records / f"roster-{m}"
     return TcpRun(chosen, records, folder, prepare=prepare, record=True, roster=roster, **more).run()

@@ -192,7 +192,7 @@ def test_an_interrupted_run_goes_on_below_other_aggregators(parties, tmp_path):
     state = ("--state-dir", str(tmp_path / "state"), "--rounds", "12")
     for folder in ("first", "then"):
         (tmp_path / folder).mkdir()
-    with Tree(parties, tmp_path / "first", *SLOWLY, *state) as sites:
+    with Tree(parties, tmp_path / "first", *SLOWLY, *state, "--new-state") as sites:
         sites.start()
         sites.until(lambda: "round 3 of 12" in sites.out(0))
         sites.processes[102].kill()

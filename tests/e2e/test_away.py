@@ -56,7 +56,7 @@ def test_an_owner_that_is_killed_after_the_set_up_does_not_end_a_run_that_two_of
     with Owners(parties, tmp_path) as sites:
         sites.serve(*sites.own(0))
         sites.join(1)
-        sites.join(2, "--state-dir", "state")
+        sites.join(2, "--state-dir", "state", "--new-state")
         sites.until(lambda: "round 2 of 8" in sites.out(0), limit_s=LIMIT_S)
         sites.processes[2].kill()
         assert sites.codes(0, 1, limit_s=LIMIT_S) == [0, 0], sites.said()

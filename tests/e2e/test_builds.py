@@ -70,7 +70,7 @@ def test_builds_with_different_results_refuse_each_other_before_anything_is_rele
 ) -> None:
     which = ["results" if rank == odd else "this" for rank in range(CLIENTS + 1)]
     with Sites(parties, tmp_path) as sites:
-        start(sites, builds, *which, flags=states(tmp_path))
+        start(sites, builds, *which, flags=(*states(tmp_path), "--new-state"))
         assert sites.codes(*range(CLIENTS + 1)) == [3] * (CLIENTS + 1), sites.said()
         words = (
             "runs with another public configuration: its build of fastlloyd has version {} of the results of "
@@ -113,7 +113,7 @@ def test_a_run_is_resumed_by_builds_with_the_same_results_and_by_no_others(
 ) -> None:
     flags = (*states(tmp_path), *SLOWLY)
     with Sites(parties, tmp_path / "first") as sites:
-        start(sites, builds, *["this"] * (CLIENTS + 1), flags=flags)
+        start(sites, builds, *["this"] * (CLIENTS + 1), flags=(*flags, "--new-state"))
         sites.in_the_middle()
         sites.processes[2].send_signal(signal.SIGTERM)
         assert 0 not in sites.codes(*range(CLIENTS + 1)), sites.said()

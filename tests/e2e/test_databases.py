@@ -112,7 +112,11 @@ def test_a_run_from_postgresql_shows_no_password_anywhere(
     command += ["--log-level", "debug", "--log-file", "log_{client}"]
     own = {**os.environ, "PYTHONPATH": QUICK, "PGPASSWORD": PASSWORD}
     told = ""
-    for more, code in (([], 0), (["--resume"], 2), (["--query", "SELECT * FROM persons", "--overwrite"], 2)):
+    for more, code in (
+        (["--new-state"], 0),
+        (["--resume"], 2),
+        (["--query", "SELECT * FROM persons", "--overwrite"], 2),
+    ):
         done = subprocess.run([*command, *more], cwd=tmp_path, env=own, capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == code, done.stdout + done.stderr
         told += done.stdout + done.stderr

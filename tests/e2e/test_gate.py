@@ -20,7 +20,7 @@ from tests.mpi.support import Job, hospitals
 def test_a_supervised_run_holds_every_client_s_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hospitals(tmp_path)
     flags = ["--data", "hospital_{client}.csv", "--bounds", "-1,1", "--k", "2", "--n-total", "80", "--output", "res"]
-    with Job(tmp_path, [*flags, "--state-dir", "state", "--review"], supervised=True) as job:
+    with Job(tmp_path, [*flags, "--state-dir", "state", "--new-state", "--review"], supervised=True) as job:
         ended = job.finish()
     assert ended.code == 0, ended
     assert [path.name for path in (tmp_path / "res").iterdir()] == ["server.json"]
@@ -37,7 +37,7 @@ def test_each_site_decides_for_itself_with_its_own_key(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with Sites(parties, tmp_path, "--state-dir", "state", "--review") as sites:
+    with Sites(parties, tmp_path, "--state-dir", "state", "--new-state", "--review") as sites:
         sites.start()
         assert sites.codes(0, 1, 2, 3) == [0] * 4, sites.said()
         for rank in range(1, CLIENTS + 1):

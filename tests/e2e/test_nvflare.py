@@ -119,7 +119,9 @@ def test_sites_with_keys_get_the_result_that_the_estimator_would(tmp_path: Path)
     """Records, roster and keys lie at each site; the centres are where the records are."""
     simulator = Simulator(tmp_path, sites=3)
     simulator.records()
-    done = simulator.run(SHARED + simulator.keys() + 'data = "data_{client}.csv"\nstate_dir = "state"\n')
+    done = simulator.run(
+        SHARED + simulator.keys() + 'data = "data_{client}.csv"\nstate_dir = "state"\nnew_state = true\n'
+    )
     assert done.code == 0, done.said + done.log("server")
     found = [
         np.loadtxt(done.own(site) / "fastlloyd-run/centroids.csv", delimiter=",", skiprows=1)

@@ -101,7 +101,7 @@ def test_it_runs_between_sites(installed: Command, tmp_path: Path) -> None:
         at = f"127.0.0.1:{free.getsockname()[1]}"
     sites = [
         ("serve", "--listen", at, "--clients", "2"),
-        *(("join", "--server", at, "--rank", str(rank), "--state-dir", "state") for rank in (1, 2)),
+        *(("join", "--server", at, "--rank", str(rank), "--state-dir", "state", "--new-state") for rank in (1, 2)),
     ]
     for name in ("0", "1", "2"):
         (tmp_path / name).mkdir()

@@ -26,7 +26,7 @@ def test_a_crashed_run_is_resumed_and_releases_each_round_once(tmp_path: Path) -
     hospitals(tmp_path)
     flags = [*FLAGS, "--n-total", "80", "--state-dir", "state"]
     state = tmp_path / "state" / "client-1" / "run"
-    with Job(tmp_path, [*flags, "--delay", "0.1"]) as job:
+    with Job(tmp_path, [*flags, "--new-state", "--delay", "0.1"]) as job:
         job.until(lambda: (state / "reply-3").exists(), limit_s=START_S)
         job.kill(2, signal.SIGKILL)
         assert job.finish().code != 0

@@ -70,7 +70,7 @@ def ledger(folder: Path, party: str) -> list[tuple[str, int, str]]:
 
 def interrupted(folder: Path, rank: int, flags: Sequence[str] = STATE, **options: Any) -> Ended:
     """Kill a rank once a client has accepted three replies."""
-    with Job(folder, [*flags, "--delay", "0.1"], **options) as job:
+    with Job(folder, [*flags, "--delay", "0.1", "--new-state"], **options) as job:
         job.until(lambda: (folder / "state" / "client-1" / "run" / "reply-2").exists(), limit_s=60.0)
         job.kill(rank, signal.SIGKILL)
         ended = job.finish()
@@ -255,7 +255,7 @@ def test_a_result_that_could_not_be_written_is_there_after_a_resume(tmp_path: Pa
     flags = [*FLAGS, "--protocol", "lloyd", "--state-dir", "state"]
     blocked = tmp_path / "res" / "centroids.csv"
     blocked.mkdir(parents=True)
-    assert whole.run_flags(tmp_path, flags).codes == {2}
+    assert whole.run_flags(tmp_path, [*flags, "--new-state"]).codes == {2}
     interrupted = run_id(tmp_path)
     before = ledger(tmp_path, "client-1")
     blocked.rmdir()
@@ -270,7 +270,7 @@ def test_a_result_that_could_not_be_written_is_there_after_a_resume(tmp_path: Pa
 def test_a_budget_holds_over_runs(tmp_path: Path) -> None:
     hospitals(tmp_path)
     again = [*STATE, "--overwrite", "--budget", "1.2"]
-    whole.done_flags(tmp_path, again)
+    whole.done_flags(tmp_path, [*again, "--new-state"])
     first = load(tmp_path / "res" / "report.json")["privacy"]
     assert first["lifetime_epsilon"] <= first["budget"] == 1.2
     before = files(tmp_path / "state") | files(tmp_path / "res")

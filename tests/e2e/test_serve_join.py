@@ -222,7 +222,7 @@ def test_traffic_is_that_of_the_same_run_under_mpi(parties, tmp_path):
 def test_sites_behind_a_proxy_with_a_password_that_is_shown_nowhere(parties, tmp_path):
     password = "tr0ub4dor&3"
     names = {"operator.example.org": "127.0.0.1"}
-    flags = ("--log-level", "debug", "--state-dir", "state")
+    flags = ("--log-level", "debug", "--state-dir", "state", "--new-state")
     with (
         ConnectProxy(password=f"clinic:{password}", names=names) as proxy,
         Sites(parties, tmp_path, *flags) as sites,

@@ -15,7 +15,9 @@ import pytest
 
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.run.run_file import load_config
+from fastlloyd.run.state import StateDir
 from fastlloyd.supervise.offers import MOST_WAITING, check_offer, keep_offer, read_settings, write_offer
+from fastlloyd.wire.header import PartyId
 from tests.e2e.test_serve_join import CLIENTS, LIMIT_S, Sites, parties  # noqa: F401 a fixture
 from tests.mpi.support import QUICK, read_matrix
 
@@ -29,6 +31,7 @@ def folder(parties, tmp_path):  # noqa: F811 a fixture
     (made / "offers").mkdir(parents=True)
     (made / "offers" / "first.toml").write_text(OFFER.format(limit=LIMIT_S))
     settle(made, parties, port=1)
+    StateDir(str(made / "state"), PartyId(1), new=True).open_ledger().close()
     return made
 
 
@@ -155,7 +158,7 @@ def test_the_server_is_asked_for_its_run_and_a_person_for_consent(parties, folde
     planned = tmp_path / "planned.toml"
     planned.write_text(OFFER.format(limit=LIMIT_S).replace('"-1,1"', '"bounds.csv"'))
     with Common(parties, tmp_path / "run", planned) as others:
-        others.serve("--offer", "march", "--state-dir", "state", "--log-level", "info")
+        others.serve("--offer", "march", "--state-dir", "state", "--new-state", "--log-level", "info")
         settle(folder, parties, others.port, "ask = true\n")
         for rank in range(2, CLIENTS + 1):
             others.join(rank)

@@ -57,7 +57,9 @@ class Sites:
 
     def own(self, rank: int, **changes: Any) -> RunConfig:
         keys = {"roster": str(self.folder / "roster.toml"), "key": str(self.folder / f"{rank}.key")}
-        places = {"output": str(self.folder / f"out{rank}"), "state_dir": str(self.folder / "state")}
+        places: dict[str, Any] = {"output": str(self.folder / f"out{rank}"), "state_dir": str(self.folder / "state")}
+        party = f"client-{rank}" if rank else "server"
+        places["new_state"] = not (self.folder / "state" / party).exists()
         server = {} if rank else {"server_data": self.config.server_data}
         return replace(self.config, **{**keys, **places, "server_data": None, **server, **changes})
 

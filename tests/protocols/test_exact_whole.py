@@ -61,7 +61,9 @@ def test_two_clients_are_too_few_for_secfc(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("protocol", "n"), [("secfc", 4), ("kfed", 3)])
 def test_no_budget_covers_a_result_without_noise(tmp_path: Path, protocol: str, n: int) -> None:
     hospitals(tmp_path, clients=3)
-    ended = run(tmp_path, ["--protocol", protocol, *OWN, "--state-dir", "state", "--budget", "1000"], n=n)
+    ended = run(
+        tmp_path, ["--protocol", protocol, *OWN, "--state-dir", "state", "--new-state", "--budget", "1000"], n=n
+    )
     assert ended.codes == {4}
     assert not (tmp_path / "res" / "report.json").exists()
 

@@ -145,7 +145,7 @@ def test_another_build_of_one_client_costs_the_result_until_it_is_replaced(
         return post_process(noisy + changed, centers, plan, t)
 
     monkeypatch.setattr("fastlloyd.protocols.fastlloyd.client.post_process", otherwise)
-    assert run_whole(tmp_path / "out", 4, **options) == [3] * 4
+    assert run_whole(tmp_path / "out", 4, new_state=True, **options) == [3] * 4
     assert not list(reports(tmp_path / "out"))
     spent = {path: Ledger(path).releases for path in sorted(tmp_path.glob("state/client-*/ledger.jsonl"))}
     assert all(spent.values())

@@ -32,7 +32,7 @@ def waiting(state: Path) -> Path:
 def ran(tmp_path: Path) -> Path:
     """Two clients and a server on one host, with one output folder."""
     hospitals(tmp_path)
-    ended = done_flags(tmp_path, REVIEW, quiet=False)
+    ended = done_flags(tmp_path, [*REVIEW, "--new-state"], quiet=False)
     assert ended.out.count("is held in state/client-") == 2 and "noisy size" not in ended.out
     return tmp_path
 
@@ -120,7 +120,7 @@ def test_a_run_that_fails_holds_nothing(tmp_path: Path, monkeypatch: pytest.Monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("fastlloyd.gate.store.sync_directory", fails)
-    ended = run_flags(tmp_path, REVIEW)
+    ended = run_flags(tmp_path, [*REVIEW, "--new-state"])
     assert ended.codes == {2} and "--review" in ended.said and "No space left" in ended.said
     for client in (1, 2):
         held = tmp_path / f"state/client-{client}/held"
@@ -144,7 +144,10 @@ def test_a_damaged_ledger_of_decisions_is_found_before_anything_is_spent(ran: Pa
 
 
 def test_a_server_that_has_the_result_holds_it_too(tmp_path: Path) -> None:
-    done_flags(tmp_path, ["--dataset", "iris", "--protocol", "kfed", "--output", "res", "--state-dir", "s", "--review"])
+    done_flags(
+        tmp_path,
+        ["--dataset", "iris", "--protocol", "kfed", "--output", "res", "--state-dir", "s", "--new-state", "--review"],
+    )
     assert not (tmp_path / "res").exists()
     assert "centroids.csv" in names(waiting(tmp_path / "s/server"))
     assert main(["release", str(tmp_path / "s/server"), "--yes"]) == 0

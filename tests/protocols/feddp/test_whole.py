@@ -124,7 +124,7 @@ def test_an_interrupted_run_is_resumed_and_pays_for_each_release_once(tmp_path: 
         return frame
 
     flags = [*OWN, "--n-total", "80", "--server-data", "server.csv", "--rounds", "4", "--state-dir", "state"]
-    ended = run(tmp_path, flags, tap=interrupt)
+    ended = run(tmp_path, [*flags, "--new-state"], tap=interrupt)
     assert ended.codes == {3} and "told to stop by SIGINT" in ended.own(2)[0], ended
     assert list((state / "client-1" / "run").glob("uplink-*"))
     run_id = json.loads(content(state / "client-1" / "run" / "facts.json"))["run_id"]

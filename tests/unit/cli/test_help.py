@@ -101,4 +101,4 @@ def test_every_command_offers_its_parser() -> None:
     from importlib import import_module
 
     for command in COMMANDS:
-        assert import_module(f"fastlloyd.cli.{command}").parser().prog == f"fastlloyd {command}"
+        assert import_module(f"fastlloyd.cli.{command.replace('-', '_')}").parser().prog == f"fastlloyd {command}"

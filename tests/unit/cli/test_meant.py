@@ -12,7 +12,10 @@ from fastlloyd.cli.options import Parser
 from fastlloyd.client import parser as client_parser
 from fastlloyd.errors import ConfigError
 
-PARSERS = {**{name: import_module(f"fastlloyd.cli.{name}").parser for name in COMMANDS}, "client": client_parser}
+PARSERS = {
+    **{name: import_module(f"fastlloyd.cli.{name.replace('-', '_')}").parser for name in COMMANDS},
+    "client": client_parser,
+}
 
 
 def refusal(parser: Parser, *words: str) -> str:

@@ -36,7 +36,7 @@ def entry(t: int) -> Release:
 @pytest.fixture
 def crashed(tmp_path: Path) -> Path:
     """A state directory after a crash: two rounds in the ledger, one uplink stored."""
-    state = StateDir(str(tmp_path), PartyId(1))
+    state = StateDir(str(tmp_path), PartyId(1), new=True)
     with state.open_ledger() as ledger:
         state.start(FACTS)
         state.save("seed", bytes(32))
@@ -50,8 +50,12 @@ def again(path: Path) -> StateDir:
     return StateDir(str(path.parent), PartyId(1))
 
 
+def made(root: Path, me: PartyId) -> StateDir:
+    return StateDir(str(root), me, new=True)
+
+
 def test_each_party_has_its_own_private_folder(tmp_path: Path) -> None:
-    one, server = StateDir(str(tmp_path / "s{client}"), PartyId(1)), StateDir(str(tmp_path / "s"), SERVER)
+    one, server = made(tmp_path / "s{client}", PartyId(1)), made(tmp_path / "s", SERVER)
     assert one.path == tmp_path / "s1" / "client-1"
     assert server.path.name == "server"
     for folder in (one.path, one.path / "run"):
@@ -61,7 +65,7 @@ def test_each_party_has_its_own_private_folder(tmp_path: Path) -> None:
 
 
 def test_rounds_read_back_whatever_gaps_there_are(tmp_path: Path) -> None:
-    state = StateDir(str(tmp_path), PartyId(2))
+    state = StateDir(str(tmp_path), PartyId(2), new=True)
     state.start(FACTS)
     for t in (0, 1, 4, 11):
         state.save(f"uplink-{t}", bytes([t, 10]))
@@ -72,7 +76,7 @@ def test_rounds_read_back_whatever_gaps_there_are(tmp_path: Path) -> None:
 
 
 def test_a_new_run_forgets_the_old_one_and_a_finished_one_leaves_no_seed(tmp_path: Path) -> None:
-    state = StateDir(str(tmp_path), PartyId(1))
+    state = StateDir(str(tmp_path), PartyId(1), new=True)
     state.start(FACTS)
     state.save("seed", b"secret")
     state.start({**FACTS, "run_id": "cd" * 16})
@@ -84,14 +88,14 @@ def test_a_new_run_forgets_the_old_one_and_a_finished_one_leaves_no_seed(tmp_pat
 
 def test_resuming_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no interrupted run") as caught:
-        StateDir(str(tmp_path), PartyId(1)).interrupted_run()
+        made(tmp_path, PartyId(1)).interrupted_run()
     assert caught.value.reason is Reason.RESUME
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="--state-dir") as caught:
-        StateDir(str(tmp_path / "file"), PartyId(1))
+        made(tmp_path / "file", PartyId(1))
     assert caught.value.reason is Reason.STATE
 
 
@@ -178,7 +182,7 @@ def test_a_ledger_without_its_head_is_refused(crashed: Path) -> None:
 
 
 def test_a_ledger_of_an_older_version_is_taken_over(tmp_path: Path) -> None:
-    state = StateDir(str(tmp_path), PartyId(1))
+    state = StateDir(str(tmp_path), PartyId(1), new=True)
     (state.path / "ledger.jsonl").write_text(entry(0).to_json() + "\n")
     state.open_ledger().close()
     assert json.loads((state.path / "ledger.jsonl.head").read_bytes())["ledger"]["entries"] == 1
@@ -276,7 +280,7 @@ def test_two_runs_cannot_use_one_state_directory_at_once(crashed: Path) -> None:
 
 
 def test_a_limit_may_state_its_delta_which_then_holds(tmp_path: Path) -> None:
-    state = StateDir(str(tmp_path), PartyId(1))
+    state = StateDir(str(tmp_path), PartyId(1), new=True)
     first = state.terms.limit(1.5, 1e-4, stated=1e-7)
     assert first == Limit(2, 1.5, 1e-7)
     state.terms.keep_limit(first)
@@ -297,7 +301,7 @@ def test_a_delta_belongs_to_a_budget(changes: dict[str, float], tmp_path: Path) 
 
 
 def test_a_limit_is_fixed_by_its_first_run(tmp_path: Path) -> None:
-    state = StateDir(str(tmp_path), PartyId(1))
+    state = StateDir(str(tmp_path), PartyId(1), new=True)
     assert state.terms.limit(None, 1e-6) is None
     first = state.terms.limit(1.5, 1e-6)
     assert first is not None
@@ -327,7 +331,7 @@ def test_a_limit_is_fixed_by_its_first_run(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_limit_is_refused(tmp_path: Path, content: bytes) -> None:
-    state = StateDir(str(tmp_path), PartyId(1))
+    state = StateDir(str(tmp_path), PartyId(1), new=True)
     (state.path / "budget.json").write_bytes(content)
     with pytest.raises(ConfigError, match=r"budget.json is damaged") as caught:
         state.terms.limit(None, 1e-6)
@@ -335,7 +339,7 @@ def test_a_damaged_limit_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_ledger_of_rows_counts_no_people(tmp_path: Path) -> None:
-    state = StateDir(str(tmp_path), PartyId(1))
+    state = StateDir(str(tmp_path), PartyId(1), new=True)
     for column in ("patient", None, "family", "patient"):
         with state.open_ledger() as ledger:
             state.keep_unit(column)  # nothing was released yet
@@ -358,7 +362,7 @@ def test_a_ledger_of_rows_counts_no_people(tmp_path: Path) -> None:
 
 
 def test_a_ledger_of_users_counts_them_by_one_column(tmp_path: Path) -> None:
-    state, patient = StateDir(str(tmp_path), PartyId(1)), "--set feddp.users=patient"
+    state, patient = made(tmp_path, PartyId(1)), "--set feddp.users=patient"
     with state.open_ledger() as ledger:
         state.keep_unit(None)
         ledger.record([entry(0)])  # for rows: the accountant says that it promises users nothing
@@ -377,7 +381,7 @@ def test_a_resume_makes_no_folder(tmp_path: Path) -> None:
 
 
 def test_a_larger_delta_does_not_pass_a_limit_that_is_exceeded(tmp_path: Path) -> None:
-    state = StateDir(str(tmp_path), PartyId(1))
+    state = StateDir(str(tmp_path), PartyId(1), new=True)
     ledger = Ledger()
     me = PartyId(1)
 
@@ -399,3 +403,23 @@ def test_a_larger_delta_does_not_pass_a_limit_that_is_exceeded(tmp_path: Path) -
     for budget in (3.0, None):
         with pytest.raises(BudgetError):
             host(budget).perform(Afford((entry(1),), 0.4))
+
+
+def test_a_state_that_is_not_there_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    # A disk that is not mounted, a mistyped path: what was spent would count as nothing.
+    with pytest.raises(ConfigError, match="expected the state of client 1 .* found no ledger there") as caught:
+        StateDir(str(tmp_path), PartyId(1))
+    assert caught.value.reason is Reason.STATE and not (tmp_path / "client-1").exists()
+    with made(tmp_path, PartyId(1)).open_ledger():
+        pass
+    made(tmp_path, PartyId(1))  # nothing is spent yet
+    with again(tmp_path / "client-1").open_ledger() as ledger:
+        ledger.record([entry(0)])
+    with pytest.raises(ConfigError, match="--new-state: .* holds the ledger of earlier runs"):
+        made(tmp_path, PartyId(1))
+    again(tmp_path / "client-1").open_ledger().close()
+    (tmp_path / "client-1" / "ledger.jsonl").unlink()
+    with pytest.raises(ConfigError, match="found no ledger there"):
+        again(tmp_path / "client-1")
+    with pytest.raises(ConfigError, match="another one of 0: it was cut"):
+        made(tmp_path, PartyId(1)).open_ledger()

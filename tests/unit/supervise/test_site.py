@@ -15,10 +15,12 @@ from fastlloyd.crypto.link.identity import make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.run.run_file import load_config, refuse_own_keys
+from fastlloyd.run.state import StateDir
 from fastlloyd.supervise import offers
 from fastlloyd.supervise import site as module
 from fastlloyd.supervise.offers import MOST_WAITING, SiteSettings, keep_offer, read_settings, write_offer
 from fastlloyd.supervise.site import Site
+from fastlloyd.wire.header import PartyId
 
 OFFER = 'k = 2\nbounds = "-1,1"\nn_total = 120\nrounds = 4\nepsilon = 5.0\n'
 
@@ -38,6 +40,7 @@ def folder(tmp_path: Path) -> Path:
     (made / "site.toml").write_text(
         'server = "127.0.0.1:1"\nkey = "../1.key"\nroster = "../roster.toml"\ndata = "own.csv"\n'
     )
+    StateDir(str(made / "state"), PartyId(1), new=True).open_ledger().close()
     return made
 
 
@@ -281,9 +284,28 @@ def test_how_long_a_server_is_waited_for_is_the_site_s_own(folder: Path, monkeyp
 @pytest.mark.parametrize(("last", "resumed"), [("march", "true"), ("april", "false")])
 def test_only_its_own_run_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch, last: str, resumed: str) -> None:
     monkeypatch.setattr(Site, "_run", lambda self, *words: (3, "nobody there"))
-    for name in ("approvals", "runs", "state/client-1/run"):
-        (folder / name).mkdir(parents=True)
+    for name in ("approvals", "runs"):
+        (folder / name).mkdir()
+    # What a run keeps from its round 0 on; a folder without it is that of a run that failed before.
+    (folder / "state/client-1/run/facts.json").write_text("{}")
     (folder / "approvals" / "march.json").write_text("{}")
     (folder / "runs" / "last").write_text(last)
     look(folder)
     assert f"resume = {resumed}\n" in (folder / "runs" / "march.own.toml").read_text()
+
+
+def test_a_folder_whose_state_is_gone_is_not_served(folder: Path) -> None:
+    (folder / "state").rename(folder / "elsewhere")
+    with pytest.raises(ConfigError, match="expected the state of client 1 .* fastlloyd init-state .*/state --rank 1"):
+        look(folder)
+
+
+def test_a_run_that_failed_before_its_first_round_is_begun_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Site, "_run", lambda self, *words: (3, "nobody there"))
+    for name in ("approvals", "runs"):
+        (folder / name).mkdir()
+    assert (folder / "state/client-1/run").is_dir()
+    (folder / "approvals" / "march.json").write_text("{}")
+    (folder / "runs" / "last").write_text("march")
+    look(folder)
+    assert "resume = false\n" in (folder / "runs" / "march.own.toml").read_text()
