@@ -35,7 +35,7 @@ from fastlloyd.masking.fixed import RingArray
 from fastlloyd.masking.mask import NO_HISTORY
 from fastlloyd.masking.threshold import shamir
 from fastlloyd.masking.threshold.numbers import Numbers
-from fastlloyd.masking.threshold.secrets import own_mask, pair_mask
+from fastlloyd.masking.threshold.secrets import ClientSecrets, own_mask, pair_mask
 from fastlloyd.masking.threshold.shamir import ELEMENT_BYTES
 from fastlloyd.masking.threshold.words import OWN, PAIRS, check_of, hide_table
 from fastlloyd.party.effects import Party
@@ -416,6 +416,26 @@ def test_fewer_quick_answers_than_t_beside_a_certified_set_open_nothing() -> Non
     assert (a, SetAnswer) not in liar.given
 
 
+def test_quick_answers_under_different_histories_open_own_masks_and_no_sum() -> None:
+    """Shares do not depend on the history. The masks of pairs do: those of two clients with two histories stay on."""
+    run = five(2)
+    liar = Liar(run)
+    a, b, c, _, e = run.everybody
+    for party in run.everybody:
+        liar.state(party, run.everybody)
+        liar.reply(party, content=int(party == c))
+    before = liar.judge.verdict().opened
+    for party in (a, b, c):
+        liar.state(party, run.everybody)
+    answers = {party: liar.given[party, QuickAnswer][-1] for party in (a, b, c)}
+    assert open_secret(liar, e, OWN, answers, t=1) is not None
+    found = liar.judge.verdict()
+    assert (found.opened, found.faults) == (before, ())
+    # Nor once they have come back: the two histories are noticed.
+    liar.bring_back(done=dict.fromkeys(run.everybody, 1))
+    refusal(liar, e, "stated two sets for round 1, both signed")
+
+
 def test_declared_lost_and_then_its_vector_comes() -> None:
     """The pair keys of this round are known, those of the next and its own mask are not."""
     run = five(2)
@@ -502,6 +522,20 @@ def test_what_is_left_on_the_disk_after_the_reply_opens_nothing_of_the_round() -
     liar.bring_back(done=dict.fromkeys((a, b), 1))
     assert "save threshold" in other.log
     assert run.secrets(b)._root not in other.disk["threshold"]
+
+
+def test_a_clients_folder_shows_its_exact_vector_of_the_open_round() -> None:
+    """What docs/security.md says of its holder: noise that can be drawn again can be taken off."""
+    run = five(2)
+    liar = Liar(run)
+    a = PartyId(1)
+    disk = liar.sites[a].disk
+    secrets = ClientSecrets.from_bytes(run.numbers, a, disk["threshold"])
+    found = RING.from_bytes(disk["uplink-0"], 2 * ELEMENTS)[:ELEMENTS]
+    found = found - secrets.vector_mask(0, NO_HISTORY, ring=RING, elements=ELEMENTS)
+    for j, share in enumerate(run.group(a).parts.shapes):
+        found = found - RING.reduce(draw_part(0, ELEMENTS, share, secrets.part_random(0, NO_HISTORY, j)))
+    assert (found == RING.encode(run.vector(a, 0))).all()
 
 
 def test_a_reply_about_another_set_is_refused() -> None:
