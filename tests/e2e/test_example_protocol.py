@@ -17,6 +17,7 @@ from fastlloyd.run.simulation import run_together
 from fastlloyd.testing import ProtocolContract
 from tests.mpi.support import QUICK
 from tests.parsed import code_lines, imported_packages
+from tests.protocols.lossy import check_noise, check_result, play
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "kmedians"
@@ -65,6 +66,16 @@ def test_it_comes_close_to_exact_medians() -> None:
         centers = np.stack([np.median(points[labels == j], axis=0) for j in range(4)])
     assert away(np.asarray(result.evaluated)).min(axis=0).mean() <= 1.05 * away(centers).min(axis=0).mean()
     assert result.quality.verdict in ("good", "fair")
+
+
+def test_with_all_clients_lost_that_may_be_the_medians_are_those_of_the_others_and_the_noise_is_the_planned_one() -> (
+    None
+):
+    public = {"masking": "threshold", "data": "{client}.csv", "bounds": "-1,1", "n_total": 5000, "ring_bits": 64}
+    lost = (5, 6)
+    check_result(play(RunConfig(protocol="kmedians", k=3, epsilon=4.0, rounds=10, **public), 6, lost), near=0.05)
+    wide = RunConfig(protocol="kmedians", k=150, epsilon=4.0, rounds=8, **public)
+    check_noise(play(wide, 6, lost, d=8), count=6, lost=lost)
 
 
 def test_an_author_writes_little() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fastlloyd.crypto import hybrid
 from fastlloyd.report.document import load
 from tests.mpi.support import hospitals, report
 from tests.protocols.whole import Ended, done_flags, run_flags
@@ -35,6 +36,13 @@ def refused(folder: Path, *flags: str, code: int = 2, only: dict[int, list[str]]
     ended = run_flags(folder, [*FLAGS, "--overwrite", *flags], only=only, quiet=False)
     assert ended.codes == {code} and "Traceback" not in ended.said, ended
     return ended
+
+
+@pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])
+def test_a_build_without_ml_kem_does_not_start(folder: Path, masking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hybrid, "_mlkem", None)
+    ended = refused(folder, "--masking", masking)
+    assert "the keys of a run need ML-KEM-768" in ended.said and "pip install 'cryptography>=48'" in ended.said
 
 
 @pytest.mark.parametrize(

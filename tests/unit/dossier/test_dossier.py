@@ -197,6 +197,22 @@ def test_the_command_writes_both_forms_or_prints_one(folder: Path, capsys: pytes
     assert "no roster was given" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])
+@pytest.mark.parametrize("roster", [True, False])
+def test_between_sites_with_common_masks_a_dossier_says_what_the_operator_could_compute(
+    folder: Path, capsys: pytest.CaptureFixture[str], masking: str, roster: bool
+) -> None:
+    (folder / "run.toml").write_text(f'{RUN_FILE}masking = "{masking}"\n')
+    flags = ["--roster", "roster.toml"] if roster else ["--clients", "2"]
+    assert main(["dossier", "--config", "run.toml", *flags]) == 0
+    said = capsys.readouterr().out
+    sentence = (
+        "Decide whether this is acceptable: masks are common, so the operator knows the noise: with the published"
+    )
+    assert (sentence in said) == (masking == "common" and roster)
+    assert ("--masking threshold prevents both" in said) == (masking == "common" and roster)
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [

@@ -66,6 +66,20 @@ def test_ranges_stand_beside_values_with_digits_that_mean_something():
     assert format_rounded(-0.0001, 0.5) == "0.00"
 
 
+@pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])
+@pytest.mark.parametrize("roster", [True, False])
+def test_between_sites_with_common_masks_the_page_says_what_the_operator_could_compute(masking, roster):
+    rounds = [
+        round_entry(t) | ({"clients_silent": [], "noise": 1.4} if masking == "threshold" else {}) for t in range(2)
+    ]
+    made = document(common=common(rounds=rounds))
+    made["parties"] = {"clients": 2, "authenticated": roster, "masking": masking}
+    _, words = shown(made)
+    said = "Note that masks are common, so the operator knows the noise: with the published result it can compute"
+    assert (said in words) == (masking == "common" and roster)
+    assert ("--masking threshold prevents both" in words) == (masking == "common" and roster)
+
+
 def test_what_ranges_are_about_stands_below_them():
     made = document()
     assert "the records that the last step counted" in shown({**made, "protocol": "fastlloyd"})[1]
