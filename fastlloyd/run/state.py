@@ -36,7 +36,7 @@ from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.run.budget_terms import STATE_VERSION, Terms, problem, read_kept, write
 from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import PartyId
-from fastlloyd.wire.regular import read_regular_bytes
+from fastlloyd.wire.regular import make_directory, read_regular_bytes, sync_directory
 
 LEDGER: Final = "ledger.jsonl"
 _VALUES = "facts.json"
@@ -107,7 +107,7 @@ class StateDir:
         else:
             self._check_made(root, me, new=new)
         try:
-            self._run.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_directory(self._run, mode=0o700)
             self.path.chmod(0o700)
         except OSError as error:
             raise ConfigError(
@@ -162,7 +162,7 @@ class StateDir:
         self._remove_run()
         self._run_id = values["run_id"]
         try:
-            self._run.mkdir(mode=0o700)
+            make_directory(self._run, mode=0o700)
         except OSError as error:
             raise problem(
                 f"--state-dir: {self._run} cannot be made ({error.strerror}); check path and rights"
@@ -333,6 +333,7 @@ class StateDir:
         """Remove the interrupted run."""
         try:
             shutil.rmtree(self._run)
+            sync_directory(self.path)
         except OSError as error:
             raise problem(f"--state-dir: {self._run} cannot be removed ({error.strerror}); check its rights") from error
 

@@ -117,6 +117,27 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_directory(path: Path, *, mode: int) -> None:
+    """Make a directory, and those above it that are missing, durably: what is synced in it is lost if its own name is.
+
+    Parameters
+    ----------
+    path : Path
+    mode : int
+        Permissions; those above it get the usual ones.
+
+    Raises
+    ------
+    OSError
+        It cannot be made, or something else has its name.
+    """
+    if not path.is_dir():
+        if path.parent != path:
+            make_directory(path.parent, mode=0o777)
+        path.mkdir(mode=mode, exist_ok=True)
+        sync_directory(path.parent)
+
+
 def _check(mode: int) -> None:
     """Refuse anything except an ordinary file."""
     if not stat.S_ISREG(mode):

@@ -64,6 +64,26 @@ def test_each_party_has_its_own_private_folder(tmp_path: Path) -> None:
     assert stat.S_IMODE((one.path / "run" / "seed").stat().st_mode) == 0o600
 
 
+def test_every_folder_that_is_made_is_durable_before_anything_stands_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[Path, set[str]]] = []
+
+    def note(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((path.relative_to(tmp_path), {child.name for child in path.iterdir()}))
+
+    monkeypatch.setattr(os, "fsync", note)
+    state = StateDir(str(tmp_path / "a" / "b"), PartyId(1), new=True)
+    own = Path("a", "b", "client-1")
+    above = [(Path(), {"a"}), (Path("a"), {"b"}), (Path("a", "b"), {"client-1"}), (own, {"run"})]
+    assert synced == above
+    synced.clear()
+    monkeypatch.setattr(StateDir, "save", lambda *given: None)
+    state.start(FACTS)
+    assert synced == [(own, set()), (own, {"run"})]
+
+
 def test_rounds_read_back_whatever_gaps_there_are(tmp_path: Path) -> None:
     state = StateDir(str(tmp_path), PartyId(2), new=True)
     state.start(FACTS)
