@@ -24,6 +24,8 @@ from fastlloyd.lifecycle.threshold.messages import QuickAnswer, SetAnswer, SetVo
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.masking.threshold.parts import Parts
 from fastlloyd.party.effects import Party
+from fastlloyd.party.plain_plan import SumsTerms
+from fastlloyd.privacy.release import LAPLACE_SHARES
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.reference import reference
 from fastlloyd.protocols.fastlloyd.rounds import draw_share
@@ -162,6 +164,32 @@ def test_whoever_is_lost_the_sum_is_exact_but_for_the_parts_that_stay(m: int, ly
                 for j, part in enumerate(kept[t, one]):
                     expected += part * (j not in off or one in found.silent[t])
             assert (total == expected).all(), (lost, t)
+
+
+def overflow(plan: Plan) -> float:
+    """All parts of all clients at their tail, before any is taken off, beside the largest sum: of half the ring."""
+    numbers = plan.numbers
+    ratio, grid = numbers.clients / (numbers.threshold - numbers.known), 2.0**plan.fraction_bits
+    tail = 45 * ratio if plan.mechanism == LAPLACE_SHARES else 12 * ratio**0.5
+    noise = max(max(planned.sum_scale, planned.count_scale) for planned in plan.rounds)
+    return (plan.n_total * grid + tail * noise) / 2.0 ** (plan.ring_bits - 1)
+
+
+@pytest.mark.parametrize("protocol", ["glloyd", "sulloyd"])
+def test_all_parts_fit_the_ring_before_any_is_taken_off(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fraction bits are chosen for the noise of M clients of which T are needed, not for what stays in the end."""
+
+    def fullest() -> float:
+        plans = [
+            plan_of(m, lying, protocol=protocol, settings=VARIANTS[protocol], epsilon=epsilon, rounds=1)
+            for m, lying in SITES
+            for epsilon in np.geomspace(0.0005, 0.02, 16).tolist()
+        ]
+        return max(map(overflow, plans))
+
+    assert 0.95 < fullest() < 1.0
+    monkeypatch.setattr(SumsTerms, "most_noise", SumsTerms.all_noise)
+    assert fullest() > 1.0
 
 
 def of_round(u: int, m: int, silent: int) -> tuple[tuple[int, type], ...]:
