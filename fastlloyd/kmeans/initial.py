@@ -5,6 +5,8 @@ Source: FastLloyd, §5.3.1, after Su et al. (2016), §3.3.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,7 @@ GRID_BITS = 20
 _SEARCH_STEPS = 12
 
 
+@lru_cache(maxsize=8)  # each party of a process starts from the same centres
 def sphere_packing(k: int, d: int, seed: int) -> NDArray[np.int64]:
     """Place k centres in [-1, 1]^d as far from each other and the border as a random search can.
 
@@ -32,7 +35,7 @@ def sphere_packing(k: int, d: int, seed: int) -> NDArray[np.int64]:
     Returns
     -------
     int64 array, shape (k, d)
-        On the grid of 2^-20; see `to_grid`.
+        On the grid of 2^-20; see `to_grid`. Read-only.
     """
     stream = PublicStream(seed, domains.SPHERE_PACKING)
     unit = 1 << GRID_BITS
@@ -47,6 +50,7 @@ def sphere_packing(k: int, d: int, seed: int) -> NDArray[np.int64]:
             low, found = radius, placed
     if found is None:  # pragma: no cover - a radius of 0 accepts every point
         raise AssertionError("a radius of 0 always fits")
+    found.flags.writeable = False
     return found
 
 

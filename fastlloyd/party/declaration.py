@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, ClassVar, TypeAlias
 
 MESSAGE_COST = 512
@@ -132,6 +133,7 @@ def seen_as(*kinds: type[Declared], **changes: Any) -> Seen:
     return replace(_own_rows(kinds[0])[0], kinds=kinds, **changes)
 
 
+@lru_cache(maxsize=64)  # each party of a process asks for the rows of the same few protocols
 def rows_of(messages: Messages) -> tuple[Seen, ...]:
     """Return the rows of what a protocol sends; raise TypeError if the first message has none and none to go with."""
     rows: list[Seen] = []

@@ -118,6 +118,7 @@ def large_delta(delta: float, n_total: int) -> str | None:
     )
 
 
+@functools.lru_cache(maxsize=64)  # each party checks the same plan
 def gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
     """Return the smallest sigma for which (1 / sigma)-GDP implies (epsilon, delta)-DP.
 

@@ -239,7 +239,8 @@ def _contributions(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return each point's label and what it adds to that row: d sums and a count, in grid units."""
     x = np.rint(points * float(1 << plan.fraction_bits)).astype(np.int64)
-    squares = ((x[:, None, :] - centers.grid[None]) ** 2).sum(axis=2)
+    lengths = [np.einsum("ij,ij->i", rows, rows) for rows in (x, centers.grid)]
+    squares = lengths[0][:, None] - 2 * (x @ centers.grid.T) + lengths[1]
     labels = squares.argmin(axis=1)
     radius = plan.rounds[t].radius
     kept = np.ones(len(x), dtype=bool) if radius is None else squares.min(axis=1) <= radius * radius

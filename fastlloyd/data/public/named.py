@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -111,7 +112,7 @@ def load_named(
     if name_or_path == "photo":
         return _photo(columns)
     if name_or_path == "iris":
-        return _from_file("iris", IRIS, columns, missing)
+        return _iris(tuple(columns), missing)
     if names_file(name_or_path):
         # The facts about a name hold for the set of that name, not for another file with the same name.
         path = Path(name_or_path)
@@ -164,6 +165,15 @@ def list_named(data_dir: str | Path | None = None) -> list[Listed]:
         raise ConfigError(f"no folder {folder}: expected data sets there; set ${DATA_DIR_VARIABLE}")
     paths = sorted(path for path in folder.glob("*.csv.gz") if not path.name.endswith(".labels.csv.gz"))
     return found + [_listed(path, False) for path in paths if _stem(path) not in ("photo", "iris")]
+
+
+@lru_cache(maxsize=4)
+def _iris(columns: tuple[str, ...], missing: str) -> Dataset:
+    dataset = _from_file("iris", IRIS, columns, missing)
+    for array in (dataset.values, dataset.labels):
+        if array is not None:
+            array.flags.writeable = False
+    return dataset
 
 
 def _photo(columns: Sequence[str]) -> Dataset:

@@ -34,5 +34,10 @@ def test_the_same_bits_on_every_machine() -> None:
     assert (sphere_packing(4, 3, 5) != sphere_packing(4, 3, 6)).any()
 
 
+def test_nobody_can_change_the_centres_that_others_get() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        sphere_packing(4, 3, 5)[0] = 0
+
+
 def test_moving_to_the_grid_rounds_half_up() -> None:
     assert to_grid(np.array([[8, 7, -8, -9, 24]]), GRID_BITS - 4).tolist() == [[1, 0, 0, -1, 2]]

@@ -40,6 +40,7 @@ _BLOCK = 1 << 15
 _ONE_THREAD = 1 << 18
 
 
+@lru_cache(maxsize=256)  # each party checks the same field
 def is_prime(number: int) -> bool:
     """Return whether a number is prime, by trial division: meant for numbers below 2^24."""
     if number < 4 or number % 2 == 0:

@@ -37,6 +37,14 @@ def test_the_photo():
     assert digest == "e701459344fd69797154c91add3bb5d70e5ed1a61d8bed889bab3a796104698d"
 
 
+def test_nobody_can_change_the_set_that_others_get():
+    iris = load_named("iris")
+    assert load_named("iris") is iris
+    for array in (iris.values, iris.labels):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
 def test_the_photo_is_the_one_of_scikit_learn():
     datasets = pytest.importorskip("sklearn.datasets")
     pytest.importorskip("PIL")
