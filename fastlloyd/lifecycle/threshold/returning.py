@@ -136,8 +136,8 @@ def relay_states(group: Group, sets: Mapping[int, bytes], replies: int) -> Party
     Raises
     ------
     PeerError
-        A client did not sign its statement (it is named), or clients have given shares for a set that this server no
-        longer has: the round stays closed.
+        A client did not sign its statement, or names a set that this server never stated (the client is named), or
+        clients have given shares for a set that this server no longer has: the round stays closed.
     """
     everybody, count = group.everybody, group.numbers.clients
     nonces: Mapping[PartyId, ReturnNonce] = yield Gather(everybody, ReturnNonce, SETUP_ROUND, count)
@@ -150,7 +150,14 @@ def relay_states(group: Group, sets: Mapping[int, bytes], replies: int) -> Party
                 f"{party} has not signed what it states in the resumed run; compare its version and roster",
                 rank=party.rank,
             )
-        if state.round == NOT_YET or state.round < replies:
+        if state.round == NOT_YET:
+            continue
+        if not group.is_stated(state.round, state.history, state.included, state.stated):
+            raise PeerError(
+                f"{party} names a set of round {state.round} that this server has not signed; compare its version",
+                rank=party.rank,
+            )
+        if state.round < replies:
             continue
         stored = sets.get(state.round)
         if stored is None or StatedSet.from_bytes(stored, count).included != state.included:

@@ -9,6 +9,7 @@ Source: docs/protocol.md, "Threshold masks: numbers, parts, secrets"; Bonawitz e
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -29,6 +30,8 @@ from fastlloyd.wire.header import SERVER, PartyId, clients
 MOST_TRIALS = 2_000
 """Sets of T answers that are tried for one secret."""
 
+_log = logging.getLogger(__name__)
+
 
 class Board:
     """The words of all clients, and what T answers open of them.
@@ -42,8 +45,8 @@ class Board:
     Attributes
     ----------
     wrong : dict from PartyId to str
-        Clients whose answer held a wrong share, though others opened the secret, and the sentence that says so. Their
-        answers are used last from then on.
+        Clients whose answer held a wrong share, though others opened the secret, and the sentence that says so, as the
+        log does. Their answers are used last from then on.
     """
 
     __slots__ = ("_numbers", "_words", "wrong")
@@ -175,12 +178,15 @@ class Board:
     ) -> None:
         """Note each client whose share does not lie on the polynomial of these T shares, which gave the secret."""
         for holder, pad in pads.items():
+            if holder in self.wrong:
+                continue
             expected = shamir.combine(shamir.weights(shares, at=holder.rank), shares)
             if (pad + self._words[dealer].word(round_, kind, holder)) % shamir.PRIME != expected:
                 self.wrong[holder] = (
                     f"{holder} sent a wrong share of a secret of {dealer} in round {round_}, or {dealer} dealt it a "
                     "wrong word; the answers of others opened the secret"
                 )
+                _log.warning("%s", self.wrong[holder])
 
 
 _weights = lru_cache(maxsize=256)(shamir.weights)

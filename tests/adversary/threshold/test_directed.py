@@ -13,7 +13,7 @@ import pytest
 from fastlloyd.errors import FastLloydError, PeerError, SecurityError
 from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.lifecycle.threshold import returning
-from fastlloyd.lifecycle.threshold.client import ClientOpening, read_decisions
+from fastlloyd.lifecycle.threshold.client import ClientOpening, GivenSet, read_decisions
 from fastlloyd.lifecycle.threshold.messages import (
     NOT_YET,
     DealtCiphers,
@@ -674,3 +674,19 @@ def test_a_server_that_lost_a_set_for_which_clients_gave_shares_ends_with_code_3
             Simulation(parties).run()
         assert got.value.exit_code == 3
         assert re.match("client 1 has given shares for a set of round 0", str(got.value))
+
+
+def test_a_client_that_names_a_set_which_the_server_never_stated_is_at_fault() -> None:
+    """Its server has lost nothing: what it has stated it has signed."""
+    run = five()
+    a = PartyId(1)
+
+    def client(me: PartyId) -> Party[None]:
+        given = {0: GivenSet(run.everybody, True, bytes(64), bytes(32))} if me == a else {}
+        yield from come_back(run.group(me), me, given, 0, SecretRandom())
+
+    parties: dict[PartyId, Party[Any]] = {me: client(me) for me in run.everybody}
+    parties[SERVER] = relay_states(run.group(SERVER), {}, 0)
+    with pytest.raises(PeerError, match="client 1 names a set of round 0 that this server has not signed") as got:
+        Simulation(parties).run()
+    assert got.value.rank == 1

@@ -218,7 +218,7 @@ def wrong_answer(answer: bytes, dealer: int) -> bytes:
 
 
 @pytest.mark.parametrize("liar", [1, 3, 6])
-def test_a_wrong_share_is_named_and_others_open_the_secret(liar: int) -> None:
+def test_a_wrong_share_is_named_and_others_open_the_secret(liar: int, caplog: pytest.LogCaptureFixture) -> None:
     dealt, ring, included = deal(SIX), Ring(32), clients(5)
     answers = {party: held.answer(0, included) for party, held in dealt.secrets.items()}
     right = deal(SIX).board.masks(0, included, answers, HISTORY, ring=ring, elements=L)
@@ -229,6 +229,7 @@ def test_a_wrong_share_is_named_and_others_open_the_secret(liar: int) -> None:
     assert set(dealt.board.wrong) == ({PartyId(liar)} if liar != 6 else set())
     if liar != 6:
         assert dealt.board.wrong[PartyId(liar)].startswith(f"client {liar} sent a wrong share of a secret of client 4")
+        assert caplog.messages == [dealt.board.wrong[PartyId(liar)]]
 
 
 def test_with_t_answers_a_wrong_one_ends_in_one_sentence() -> None:
