@@ -24,8 +24,10 @@ from fastlloyd.crypto.link.own_key import check_links, own_place
 from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Place, check_question, find_place, names_client
+from fastlloyd.data.form import Cap
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.missing import missing_words
+from fastlloyd.data.reading import Wanted
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.data.vertical import read_sorted
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, name_some, printable
@@ -38,6 +40,8 @@ from fastlloyd.run.vertical import read_alignment
 from fastlloyd.wire.decode import Within
 
 _SHOWN = 20
+_COUNTED = 1 << 20
+_FEWER = "agree on a larger --n-total or larger --client-caps with the other parties, or bring fewer rows"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -167,9 +171,14 @@ def _read(question: _Question, bounds: Bounds | None, categories: Categories) ->
     if question.data is None:
         raise ConfigError("nothing to check: give this party's file with --data")
     no_feature = read_alignment(config).id if question.vertical else config.id
+    limit = _cap(question)
+    cap = None
+    if limit is not None:  # a little more is counted: its owner needs the number
+        cap = Cap(max(limit[0], _COUNTED), f"and {limit[0]:,} is {limit[1]}; {_FEWER}")
     file = _place(question, question.data, no_feature or config.unit)
     if question.vertical and no_feature is not None:
-        return read_sorted(file, id_column=no_feature, columns=config.columns, missing=config.missing, bounds=bounds)
+        wanted: Wanted = {"columns": config.columns, "missing": config.missing, "bounds": bounds, "cap": cap}
+        return read_sorted(file, id_column=no_feature, **wanted)
     return read_table(
         file,
         columns=config.columns,
@@ -178,6 +187,7 @@ def _read(question: _Question, bounds: Bounds | None, categories: Categories) ->
         bounds=bounds,
         unit=None if config.unit is None else Unit(config.unit, config.per_unit),
         categories=categories,
+        cap=cap,
     )
 
 
@@ -215,10 +225,7 @@ def _cap(question: _Question) -> tuple[int, str] | None:
 def _check_cap(rows: int, question: _Question) -> None:
     cap = _cap(question)
     if cap is not None and rows > cap[0]:
-        raise DataError(
-            f"{format_count(rows, question.record, 'are')} more than {cap[0]:,}, {cap[1]}; agree on a larger "
-            "--n-total or larger --client-caps with the other parties, or bring fewer rows"
-        )
+        raise DataError(f"{format_count(rows, question.record, 'are')} more than {cap[0]:,}, {cap[1]}; {_FEWER}")
 
 
 def _summary(table: Table, question: _Question) -> Iterator[str]:

@@ -23,6 +23,8 @@ from fastlloyd.errors import ConfigError, DataError, did_you_mean, format_count
 
 AUTO_PUBLIC = "auto-public"
 
+_MOST = 1e100
+"""The largest bound, and one over the least width: products of some widths and counts stay finite."""
 _BLOCK_VALUES = 1 << 17  # stay in the processor's cache
 _NAMED = 8
 _FORMS = "expected --bounds LO,HI (two numbers for all features) or a CSV file with the columns feature,lo,hi"
@@ -298,9 +300,13 @@ def _check_names(names: tuple[str, ...], count: int) -> None:
 def _check_pair(lo: float, hi: float, feature: str) -> None:
     if not (np.isfinite(lo) and np.isfinite(hi)):
         raise ConfigError(f"bounds of {feature}: expected finite numbers, got {lo:g},{hi:g}")
+    if max(abs(lo), abs(hi)) > _MOST:
+        raise ConfigError(
+            f"bounds of {feature}: expected numbers from -{_MOST:g} to {_MOST:g}, got {lo:g},{hi:g}; use another unit"
+        )
     if not lo < hi:
         raise ConfigError(f"bounds of {feature}: expected LO < HI, got {lo:g},{hi:g}; exchange or widen them")
-    if hi / 2 - lo / 2 < np.finfo(np.float64).tiny:
+    if hi - lo < 1 / _MOST:
         raise ConfigError(f"bounds of {feature}: {lo:g} and {hi:g} are too close to scale by; widen them")
 
 

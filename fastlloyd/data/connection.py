@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
+import resource
 import sqlite3
 import tempfile
 import weakref
@@ -34,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.delimited import Cells
-from fastlloyd.data.form import MISSING, NO_RECORDS, is_identifier, needs
+from fastlloyd.data.form import MISSING, NO_RECORDS, Cap, is_identifier, needs
 from fastlloyd.errors import DataError, Interrupted, format_count
 
 Row = tuple[Any, ...]
@@ -47,6 +49,8 @@ _SQLITE_STEPS = 1 << 20
 _CONNECT_TIMEOUT_S = 30
 _DUCKDB = "DuckDB and folders of Parquet files"
 _DUCKDB_MEMORY = "1GB"
+_DUCKDB_PROCESS_BYTES = 2 << 30
+_LESS = "a query may take 1 GB for its tables and 2 GB in all; let it give less text, and no lists"
 _READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
 _ONE_SELECT = "expected one SELECT, which is all that --query may be, for the database is only read"
 
@@ -73,6 +77,8 @@ class Answer:
     batches : iterator over sequences of rows, each of d values
     key : str or None
         The column that names rows in errors; None, or no such column: the first that is called like an identifier.
+    cap : Cap or None
+        The most rows.
 
     Attributes
     ----------
@@ -92,7 +98,13 @@ class Answer:
     """
 
     def __init__(
-        self, source: str, names: Sequence[str], batches: Iterator[Sequence[tuple[Any, ...]]], *, key: str | None = None
+        self,
+        source: str,
+        names: Sequence[str],
+        batches: Iterator[Sequence[tuple[Any, ...]]],
+        *,
+        key: str | None = None,
+        cap: Cap | None = None,
     ) -> None:
         self.names = tuple(names)
         if len(self.names) > _MOST_COLUMNS:
@@ -107,7 +119,7 @@ class Answer:
         weakref.finalize(self, self._store.close)
         self._kinds: list[set[type]] = [set() for _ in self.names]
         try:
-            self.rows = self._keep(batches)
+            self.rows = self._keep(batches, cap)
         except sqlite3.Error as error:
             raise DataError(
                 f"{source}: its rows cannot be kept on the disk ({error}); make room there, or name a folder of "
@@ -115,9 +127,9 @@ class Answer:
             ) from error
         self.numeric = tuple(kinds <= {type(None)} or bool(kinds & {int, float}) for kinds in self._kinds)
 
-    def _keep(self, batches: Iterator[Sequence[tuple[Any, ...]]]) -> int:
+    def _keep(self, batches: Iterator[Sequence[tuple[Any, ...]]], cap: Cap | None) -> int:
         """Check all rows and store them, sorted."""
-        width = len(self.names)
+        width, taken = len(self.names), 0
         columns = ", ".join(f"c{at}" for at in range(width))
         self._store.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         for pragma in ("journal_mode = OFF", "synchronous = OFF"):
@@ -126,6 +138,9 @@ class Answer:
         self._store.execute(f"CREATE TABLE taken ({columns})")
         insert = f"INSERT INTO taken VALUES ({', '.join('?' * width)})"  # noqa: S608
         for batch in batches:
+            taken += len(batch)
+            if cap is not None:
+                cap.check(self._source, taken)
             if any(len(row) != width for row in batch):
                 raise DataError(
                     f"{self._source}: expected {format_count(width, 'value')} in each row, as its columns say, got a "
@@ -415,6 +430,7 @@ def _in_duckdb(
         }
         try:
             with (
+                _bounded_memory(),
                 duckdb.connect(database, read_only=read_only, config=settings) as connection,
                 ThreadPoolExecutor(1) as pool,  # ends before the connection is closed
             ):
@@ -437,8 +453,40 @@ def _in_duckdb(
                     raise DataError(f"{shown}: {_ONE_SELECT}; got {number} ({kinds})")
                 apart(connection.execute, statements[0])
                 yield _named(connection.description, shown), _batches(partial(apart, connection.fetchmany))
+        except (duckdb.OutOfMemoryException, MemoryError) as error:
+            raise _refused(shown, error, f"; {_LESS}") from error
         except duckdb.Error as error:
             raise _refused(shown, error) from error
+
+
+@contextlib.contextmanager
+def _bounded_memory() -> Iterator[None]:
+    """Keep this process from taking much more memory: DuckDB's limit does not count long text and lists.
+
+    What exceeds it fails as if the machine had no more. Other threads of this process share the limit meanwhile; it is
+    far above what a party needs while it reads its records.
+    """
+    used = _data_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    bound = used + _DUCKDB_PROCESS_BYTES
+    if not used or (soft != resource.RLIM_INFINITY and soft < bound):
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_DATA, (bound, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _data_bytes() -> int:
+    """Return the memory that RLIMIT_DATA counts for this process (Linux); 0 where that is not known."""
+    try:
+        status = Path("/proc/self/status").read_text("ascii", "replace")
+    except OSError:
+        return 0
+    found = re.search(r"^VmData:\s+(\d+) kB$", status, re.MULTILINE)
+    return 1024 * int(found[1]) if found else 0
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from fastlloyd.data.form import PLAIN, DataFile, Form
+from fastlloyd.data.form import PLAIN, Cap, DataFile, Form
 from fastlloyd.errors import ConfigError
 from fastlloyd.wire.regular import read_regular
 
@@ -77,10 +77,26 @@ class Database:
         ConfigError
             What reads it is not installed.
         """
+        return self._ask(None)
+
+    def answer_within(self, cap: Cap | None) -> Answer:
+        """Return the result of the query; at its first use, refuse more rows than the cap as soon as they come.
+
+        Raises
+        ------
+        DataError, ConfigError
+            As for `answer`; or there are more rows.
+        """
+        if "answer" not in self.__dict__:
+            self.__dict__["answer"] = self._ask(cap)  # where `cached_property` looks for it
+        return self.answer
+
+    def _ask(self, cap: Cap | None) -> Answer:
+        """Run the query."""
         from fastlloyd.data.connection import Answer, ask
 
         with ask(self.kind, self.place, self.query, self.table, str(self)) as (names, batches):
-            return Answer(str(self), names, batches, key=self.key)
+            return Answer(str(self), names, batches, key=self.key, cap=cap)
 
     def row(self, at: int) -> str:
         """Name a row, counted from 0, by its key."""

@@ -42,6 +42,8 @@ SAMPLE_ROWS = 1000
 _SHOWN_LINES = 20
 _BLOCK_CHARS = 1 << 22
 _BLOCK_ROWS = 1 << 14
+_MOST_LINE_BYTES = 1 << 26
+_MOST_EMPTY_LINES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,36 @@ class Cells:
     texts: tuple[list[str], ...] = ()
     first_line: int | None = None
     people: NDArray[np.int64] | None = None
+
+
+class _Lines(io.BufferedIOBase):
+    """Bytes of a text, of which no line is longer than any table needs: a reader keeps a whole line in memory."""
+
+    def __init__(self, file: Any, path: Path) -> None:
+        super().__init__()
+        self._file, self._path, self._length = file, path, 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """Read some bytes.
+
+        Raises
+        ------
+        DataError
+            A line goes on and on.
+        """
+        data: bytes = self._file.read1(size)
+        end = max(data.rfind(b"\n"), data.rfind(b"\r"))
+        self._length = len(data) - end - 1 if end >= 0 else self._length + len(data)
+        if self._length > _MOST_LINE_BYTES:
+            raise DataError(
+                f"{self._path}: a line has more than {_MOST_LINE_BYTES:,} bytes; expected a line for each record: save "
+                "it again as CSV"
+            )
+        return data
 
 
 class Delimited:
@@ -98,7 +130,7 @@ class Delimited:
         with self._reading():
             data = gzip.GzipFile(fileobj=file) if path.name.lower().endswith(".gz") else file
             self._start = data.peek(4)[:4]  # type: ignore[union-attr]
-            self._file = io.TextIOWrapper(data, form.encoding)
+            self._file = io.TextIOWrapper(_Lines(data, path), form.encoding)
             lines = list(islice(self._file, _SHOWN_LINES))
             refuse_other_delimiter(lines, form, path)
             read: list[str] = []
@@ -145,6 +177,8 @@ class Delimited:
                     yield from self._carefully(rest, numbers, texts, rows, done)
                     return
                 rows, done = rows + end, done + len(lines)
+                if done - rows > _MOST_EMPTY_LINES:
+                    raise DataError(f"{self._path}: more than {_MOST_EMPTY_LINES:,} empty lines; remove them")
                 if end:
                     yield cells
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastlloyd.errors import ConfigError, DataError, FormError
+from fastlloyd.errors import ConfigError, DataError, FormError, format_count
 from fastlloyd.wire.regular import read_regular
 
 SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
@@ -72,6 +72,32 @@ class Form:
 
 
 PLAIN = Form()
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """The most records that a party may have; a source with more is refused before all of it is read.
+
+    Attributes
+    ----------
+    records : int
+    why : str
+        Whose number it is, and what to do.
+    """
+
+    records: int
+    why: str
+
+    def check(self, place: object, records: int, *, counted: bool = False) -> None:
+        """Refuse more records than these; `counted` says that all of them were.
+
+        Raises
+        ------
+        DataError
+        """
+        if records > self.records:
+            got = f"{format_count(records, 'record')}, expected at most {self.records}"
+            raise DataError(f"{place} has {got if counted else f'more than {self.records} records'}, {self.why}")
 
 
 @dataclass(frozen=True, slots=True)

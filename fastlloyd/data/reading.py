@@ -14,7 +14,7 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Database
 from fastlloyd.data.delimited import Cells
-from fastlloyd.data.form import DataFile, is_identifier, listed
+from fastlloyd.data.form import Cap, DataFile, is_identifier, listed
 from fastlloyd.data.merge import Unit, number_people
 from fastlloyd.data.missing import MISSING_RULES, refuse_infinite
 from fastlloyd.data.source import Source
@@ -31,6 +31,13 @@ class Wanted(TypedDict, total=False):
     unit: Unit | None
     categories: Categories | None
     texts: Sequence[str]
+    cap: Cap | None
+
+
+def row_cap(wanted: Wanted) -> Cap | None:
+    """Return the cap on records that holds for rows too: none where rows are merged or dropped."""
+    merged = wanted.get("unit") is not None or wanted.get("missing") == "drop"
+    return None if merged else wanted.get("cap")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +60,7 @@ class Reading:
     unit: Unit | None = None
     categories: Categories | None = None
     texts: Sequence[str] = ()
+    cap: Cap | None = None
     lists: Categories = field(init=False)
     chosen: list[int] = field(init=False)
     used: tuple[str, ...] = field(init=False)
@@ -65,12 +73,14 @@ class Reading:
             raise ConfigError("--missing midpoint fills in the middle of the bounds: give --bounds as well")
         columns = self.columns
         if not columns and bounds is not None and bounds.names is not None:
-            columns = [name for name in bounds.names if name not in self.ignore]
+            ignored = set(self.ignore)
+            columns = [name for name in bounds.names if name not in ignored]
         self.lists = self.categories or Categories()
         ignore = (*self.ignore, *self.lists.columns, *self._people)
         self.chosen = _chosen(self.source, tuple(columns), ignore, self.lists)
         self.used = tuple(names[index] for index in self.chosen)
-        both = [name for name in self.used if name in self.lists.names]
+        listed_names = set(self.lists.names)
+        both = [name for name in self.used if name in listed_names]
         if both:
             raise DataError(
                 f"{self.source.place}: the column {both[0]!r} has the name of a feature of --categories; rename it"
@@ -97,13 +107,20 @@ class Reading:
         lists, unit, place = self.lists.columns, self.unit, self.source.place
         named = (*lists, *self.texts, *self._people)
         numbers: dict[str, int] = {}
-        done = 0
+        done = records = 0
+        if self.cap is not None and self.source.rows is not None and unit is None and self.missing != "drop":
+            self.cap.check(place, self.source.rows, counted=True)
         for cells in self.source.chunks(self.chosen, [self.source.index(column) for column in named], height):
             refuse_infinite(cells.values, partial(self.place, cells.first_line, done))
             where: dict[str, Any] = {"source": str(place), "done": done, "row": place.row}
             made = [self.lists.indicate(column, own, **where) for column, own in zip(lists, cells.texts, strict=False)]
             people = None if unit is None else number_people(cells.texts[-1], numbers, column=unit.column, **where)
             values = np.hstack([cells.values, *made]) if made else cells.values
+            # Of people, those who lack a value are dropped once all rows are known.
+            if self.cap is not None and (unit is None or self.missing != "drop"):
+                dropped = int(np.isnan(values).any(axis=1).sum()) if self.missing == "drop" else 0
+                records = len(numbers) if unit is not None else records + len(values) - dropped
+                self.cap.check(place, records)
             yield Cells(values, cells.texts[len(lists) :][: len(self.texts)], cells.first_line, people)
             done += len(values)
 
@@ -117,9 +134,11 @@ class Reading:
 def _chosen(source: Source, columns: tuple[str, ...], ignore: tuple[str, ...], categories: Categories) -> list[int]:
     """Return the columns of numbers to use; none is allowed only where others hold categories."""
     path, names = source.place, source.names
+    at = {name: index for index, name in enumerate(names)}
+    others, left_out = set(categories.names), {*ignore, *categories.names}
     _refuse_twice([name for name in names if name], f"{path}: its header names")
     _refuse_twice(columns, "--columns names")
-    unknown = [name for name in (*columns, *ignore) if name not in (*names, *categories.names)]
+    unknown = [name for name in (*columns, *ignore) if name not in at and name not in others]
     if unknown:
         wanted = ", ".join(f"{name!r}{did_you_mean(name, names)}" for name in unknown)
         if names == tuple(f"x{i + 1}" for i in range(len(names))):
@@ -132,10 +151,11 @@ def _chosen(source: Source, columns: tuple[str, ...], ignore: tuple[str, ...], c
             "bounds, --columns, --id)"
         )
     if columns:
-        chosen = [names.index(name) for name in columns if name not in (*ignore, *categories.names)]
+        chosen = [at[name] for name in columns if name not in left_out]
     else:
         usable = [number and not is_identifier(name) for number, name in zip(source.numeric, names, strict=True)]
-        chosen = [i for i, name in enumerate(names) if usable[i] and name not in ignore]
+        ignored = set(ignore)
+        chosen = [i for i, name in enumerate(names) if usable[i] and name not in ignored]
         _refuse_otherwise(source, ignore)
     if not chosen and not categories.columns:
         if isinstance(path, Database):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,11 +22,13 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.database import Database, Place, place_of
 from fastlloyd.data.delimited import Cells, Delimited
-from fastlloyd.data.form import NO_RECORDS, SUFFIXES, DataFile, listed, needs
+from fastlloyd.data.form import NO_RECORDS, SUFFIXES, Cap, DataFile, listed, needs
 from fastlloyd.errors import DataError, did_you_mean
 from fastlloyd.kmeans.stored import release
 
 _BATCH_ROWS = 1 << 16
+_SHOWN_CHARACTERS = 300
+_BATCH_VALUES = 1 << 24
 _ONE_PASS = (".csv", ".csv.gz")
 
 
@@ -79,10 +80,16 @@ class Source:
 
 
 @contextlib.contextmanager
-def open_source(path: str | Path | Place | Source) -> Iterator[Source]:
+def open_source(path: str | Path | Place | Source, cap: Cap | None = None) -> Iterator[Source]:
     """Open a file by its suffix, or query a database; an open source is returned unchanged.
 
     CSV may come from a pipe, because it is read once and in order.
+
+    Parameters
+    ----------
+    path : str, Path, Place or Source
+    cap : Cap, optional
+        The most rows that a database may return; those of a file are counted as they are read.
 
     Raises
     ------
@@ -96,7 +103,7 @@ def open_source(path: str | Path | Place | Source) -> Iterator[Source]:
         return
     place = place_of(path)
     if isinstance(place, Database):
-        answer = place.answer
+        answer = place.answer_within(cap)
         yield Source(place=place, names=answer.names, numeric=answer.numeric, chunks=answer.chunks, rows=answer.rows)
         return
     with _opened(place) as file:
@@ -219,15 +226,26 @@ def _load_array(path: Path, file: BinaryIO) -> NDArray[Any]:
             try:
                 loaded = np.load(path, mmap_mode="r", allow_pickle=False)
             except ValueError as error:
-                if "mmap" not in str(error):
+                # An array without values cannot be mapped; one that is longer than its file must not be made.
+                if "mmap" not in str(error) or "greater than file" in str(error):
                     raise
                 loaded = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile, OSError) as error:
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file may make NumPy and zipfile raise almost anything
         if "allow_pickle" in str(error) or "object" in str(error).lower():
             raise DataError(
                 f"{path} holds Python objects, which are never loaded; save a plain array of numbers"
             ) from error
-        raise DataError(f"cannot read {path} as {_suffix(path)[1:]}: {error}; save it again") from error
+        if isinstance(error, MemoryError):
+            raise DataError(
+                f"{path} needs more memory than this machine has ({error}); give fewer rows, or save it again if that "
+                "is wrong"
+            ) from error
+        why = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise DataError(
+            f"cannot read {path} as {_suffix(path)[1:]}: {why[:_SHOWN_CHARACTERS]}; save it again"
+        ) from error
     if not isinstance(loaded, np.ndarray):
         raise DataError(f"{path} is a zip archive of arrays; name it .npz")
     _check_matrix(loaded, path)
@@ -281,27 +299,29 @@ def _read_parquet(
 ) -> Iterator[Cells]:
     """Read some columns of a parquet file, batch by batch; a null is NaN, or empty text."""
     arrow, _ = _pyarrow()
-    schema, types = table.schema_arrow, arrow.types
+    types = arrow.types
+    # Each of these properties makes a new list: they are asked once, not for each column.
+    names, kinds = table.schema_arrow.names, table.schema_arrow.types
     for index in numbers:
-        if not _is_number(arrow, schema.types[index]):
+        if not _is_number(arrow, kinds[index]):
             raise DataError(
-                f"{path}, column {schema.names[index]!r}: expected numbers, got {schema.types[index]}; convert it, or "
-                "leave it out with --columns"
+                f"{path}, column {names[index]!r}: expected numbers, got {kinds[index]}; convert it, or leave it out "
+                "with --columns"
             )
     for index in texts:
-        kind = schema.types[index]
+        kind = kinds[index]
         if not (types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)):
-            raise DataError(
-                f"{path}, column {schema.names[index]!r}: expected whole numbers or text, got {kind}; convert it"
-            )
-    names = list(dict.fromkeys(schema.names[index] for index in (*numbers, *texts)))
+            raise DataError(f"{path}, column {names[index]!r}: expected whole numbers or text, got {kind}; convert it")
+    wanted = list(dict.fromkeys(names[index] for index in (*numbers, *texts)))
+    most = max(1, _BATCH_VALUES // max(1, len(wanted)))
     with _parquet_errors(path):
-        for batch in table.iter_batches(batch_size=min(height or _BATCH_ROWS, _BATCH_ROWS), columns=names):
+        for batch in table.iter_batches(batch_size=min(height or _BATCH_ROWS, _BATCH_ROWS, most), columns=wanted):
+            own = dict(zip(batch.schema.names, batch.columns, strict=True))
             values = np.empty((len(batch), len(numbers)), dtype=np.float64)
             for at, index in enumerate(numbers):
-                column = batch.column(schema.names[index]).cast(arrow.float64(), safe=False)
+                column = own[names[index]].cast(arrow.float64(), safe=False)
                 values[:, at] = column.to_numpy(zero_copy_only=False)
-            columns = [batch.column(schema.names[index]).cast(arrow.string()).to_pylist() for index in texts]
+            columns = [own[names[index]].cast(arrow.string()).to_pylist() for index in texts]
             yield Cells(values, tuple(["" if cell is None else cell.strip() for cell in own] for own in columns))
 
 

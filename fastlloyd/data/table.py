@@ -27,7 +27,7 @@ from fastlloyd.data.missing import (
     missing_value,
     settle_missing,
 )
-from fastlloyd.data.reading import Reading, Wanted
+from fastlloyd.data.reading import Reading, Wanted, row_cap
 from fastlloyd.data.source import Source, open_source
 from fastlloyd.errors import DataError
 from fastlloyd.kmeans.stored import StoredRows
@@ -130,6 +130,8 @@ def read_table(path: str | Path | Place | Source, **wanted: Unpack[Wanted]) -> T
         Columns that become features of 0 and 1, after those of `columns`, which need not name them.
     texts : sequence of str
         Columns to read as text as well, such as ids, in the same pass.
+    cap : Cap, optional
+        The most records; as soon as there are more, nothing more is read.
 
     Returns
     -------
@@ -146,7 +148,7 @@ def read_table(path: str | Path | Place | Source, **wanted: Unpack[Wanted]) -> T
     ----
     Nobody but the caller.
     """
-    with open_source(path) as source:
+    with open_source(path, row_cap(wanted)) as source:
         reading = Reading(source=source, **wanted)
         return _finish(reading, list(reading.chunks(None)))
 
@@ -156,7 +158,7 @@ def read_table_within(path: str | Path | Place, limit: MemoryLimit, **wanted: Un
 
     Parameters
     ----------
-    path, columns, ignore, missing, bounds, unit, categories, texts
+    path, columns, ignore, missing, bounds, unit, categories, texts, cap
         As for `read_table`.
     limit : MemoryLimit
 
@@ -171,7 +173,7 @@ def read_table_within(path: str | Path | Place, limit: MemoryLimit, **wanted: Un
     ----
     Nobody but the caller.
     """
-    with open_source(path) as source:
+    with open_source(path, row_cap(wanted)) as source:
         reading = Reading(source=source, **wanted)
         most = limit.memory // (_VALUE_BYTES * len(reading.features) + _RECORD_BYTES)
         if 0 < (source.rows or 0) <= most:

@@ -22,7 +22,7 @@ from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.data.database import Place
 from fastlloyd.data.dataset import Dataset
 from fastlloyd.data.form import read_rows
-from fastlloyd.data.reading import Wanted
+from fastlloyd.data.reading import Wanted, row_cap
 from fastlloyd.data.source import open_source
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.errors import ConfigError, DataError, format_count
@@ -107,7 +107,7 @@ def read_sorted(path: str | Path | Place, *, id_column: str = ID_COLUMN, **wante
             "--missing drop would leave the parties of a vertical protocol with different records: use --missing "
             "midpoint, or remove the row from every party's file"
         )
-    with open_source(path) as source:
+    with open_source(path, row_cap(wanted)) as source:
         source.index(id_column)
         wanted["ignore"] = wanted["texts"] = (id_column,)
         table = read_table(source, **wanted)

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, gdp_delta, gdp_epsilon, spent
+from fastlloyd.privacy.limits import LEAST_RECORDS
 from fastlloyd.privacy.release import Release
 
 __all__ = ["SAMPLER_DELTA", "calibrate", "gaussian_noise_multiplier", "gdp_delta", "gdp_epsilon", "laplace_ratio"]
@@ -72,7 +73,14 @@ def stated_delta(delta: float | None, n_total: int) -> float:
 
 
 def paper_delta(n_total: int) -> float:
-    """Return FastLloyd's 1 / (N ln N) (§6.1.1), N public."""
+    """Return FastLloyd's 1 / (N ln N) (§6.1.1), N public.
+
+    Raises
+    ------
+    ConfigError
+        N is below 3, the least of any run with noise: 1 / (N ln N) is no probability there.
+    """
+    LEAST_RECORDS.check("--n-total", n_total)
     return 1.0 / (n_total * math.log(n_total))
 
 

@@ -7,6 +7,8 @@ from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.wire.decode import Within
 
 MOST_EPSILON = 100.0
+LEAST_RECORDS = Within(3)
+"""The public N of a run with noise."""
 
 
 def check_numbers(*, n_total: int, epsilon: float, delta: float | None) -> None:
@@ -17,7 +19,7 @@ def check_numbers(*, n_total: int, epsilon: float, delta: float | None) -> None:
     ConfigError
         One of them is out of range.
     """
-    Within(3).check("--n-total", n_total)
+    LEAST_RECORDS.check("--n-total", n_total)
     Within(above=0, most=MOST_EPSILON).check("--epsilon", epsilon, "a number")
     if delta is not None:
         Within(above=2 * SAMPLER_DELTA, below=1).check("--delta", delta, "'auto' or a number")

@@ -14,11 +14,11 @@ import numpy as np
 
 from fastlloyd.data.bounds import clipping_words, count_outside, scale
 from fastlloyd.data.database import Place
+from fastlloyd.data.form import Cap
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.reading import Wanted
 from fastlloyd.data.records import ClientRecords, OwnRecords, RawRows, StoredRecords
 from fastlloyd.data.table import MemoryLimit, Table, read_table, read_table_within
-from fastlloyd.errors import DataError, format_count
 from fastlloyd.net.cores import cores
 from fastlloyd.net.mpi.launcher import detect
 from fastlloyd.report.files import output_folder
@@ -47,13 +47,13 @@ def load_large(config: RunConfig, inputs: PublicInputs, me: PartyId) -> ClientRe
         return None
     if inputs.dataset is not None:
         return load_own(config, inputs, me)
-    path, wanted = config.own_file(me.rank), _wanted(config, inputs)
+    path, wanted = config.own_file(me.rank), _wanted(config, inputs, me)
     folder = output_folder(config.output, me) if config.state_dir is None else own_folder(config.state_dir, me)
     limit = MemoryLimit(own_memory(config), folder)
     table = read_table_within(path, limit, **wanted)
     if isinstance(table, Table):
         return _own_records(config, inputs, me, path, table)
-    _check_cap(path, inputs, me, len(table.rows))
+    _cap(inputs, me).check(path, len(table.rows), counted=True)
     bounds = inputs.bounds.match(table.names)
     outside = np.sum([count_outside(block, bounds) for block in table.rows.blocks()], axis=0)
     return StoredRecords(
@@ -95,10 +95,10 @@ def load_own(
             threads=own_threads(config),
         )
     path = config.own_file(me.rank) if path is None else path
-    return _own_records(config, inputs, me, path, read_table(path, **_wanted(config, inputs, texts)))
+    return _own_records(config, inputs, me, path, read_table(path, **_wanted(config, inputs, me, texts)))
 
 
-def _wanted(config: RunConfig, inputs: PublicInputs, texts: tuple[str, ...] = ()) -> Wanted:
+def _wanted(config: RunConfig, inputs: PublicInputs, me: PartyId, texts: tuple[str, ...] = ()) -> Wanted:
     """Return what a table is read with; what its owner calls the rows is read with the records."""
     names = config.id or config.unit
     return {
@@ -109,12 +109,13 @@ def _wanted(config: RunConfig, inputs: PublicInputs, texts: tuple[str, ...] = ()
         "unit": None if config.unit is None else Unit(config.unit, config.per_unit),
         "categories": inputs.categories,
         "texts": (*texts, *(() if names is None else (names,))),
+        "cap": _cap(inputs, me),
     }
 
 
 def _own_records(config: RunConfig, inputs: PublicInputs, me: PartyId, path: Place, table: Table) -> OwnRecords:
     """Scale the records of a table in place."""
-    _check_cap(path, inputs, me, len(table.values))
+    _cap(inputs, me).check(path, len(table.values), counted=True)
     bounds = inputs.bounds.match(table.names)
     clipped = clipping_words(count_outside(table.values, bounds), len(table.values), table.names)
     return OwnRecords(
@@ -128,14 +129,10 @@ def _own_records(config: RunConfig, inputs: PublicInputs, me: PartyId, path: Pla
     )
 
 
-def _check_cap(path: Place, inputs: PublicInputs, me: PartyId, rows: int) -> None:
-    """Refuse more records than the public cap."""
-    cap = inputs.caps[me.rank - 1]
-    if rows > cap:
-        raise DataError(
-            f"{path} has {format_count(rows, 'record')}, expected at most {cap}, the public cap of {me}; agree on a "
-            "larger --n-total or on --client-caps, or use fewer records"
-        )
+def _cap(inputs: PublicInputs, me: PartyId) -> Cap:
+    """Return the public cap on a client's records."""
+    why = f"the public cap of {me}; agree on a larger --n-total or on --client-caps, or use fewer records"
+    return Cap(inputs.caps[me.rank - 1], why)
 
 
 def own_threads(config: RunConfig) -> int:

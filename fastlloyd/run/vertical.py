@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds, scale
 from fastlloyd.data.database import names_client
 from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.form import Cap
 from fastlloyd.data.public.mixture import gaussian_mixture, read_numbers
 from fastlloyd.data.public.named import dataset_bounds
 from fastlloyd.data.vertical import ID_COLUMN, PartyFeatures, VerticalTable, read_vertical, split_dataset
@@ -259,14 +260,11 @@ def _load_file(config: RunConfig, inputs: VerticalInputs, number: str) -> OwnCol
     """Load a party's own file; `{client}` in file names becomes its number."""
     path = config.own_file(number, inputs.alignment.id)
     bounds = parse_bounds((config.bounds or "").replace("{client}", number))
+    cap = Cap(inputs.public.n_total, "the public N; agree on a larger --n-total")
     table = read_vertical(
-        path, id_column=inputs.alignment.id, columns=config.columns, missing=config.missing, bounds=bounds
+        path, id_column=inputs.alignment.id, columns=config.columns, missing=config.missing, bounds=bounds, cap=cap
     )
-    if len(table.raw_ids) > inputs.public.n_total:
-        raise DataError(
-            f"{path} has {format_count(len(table.raw_ids), 'record')}, expected at most the public N = "
-            f"{inputs.public.n_total}; agree on a larger --n-total"
-        )
+    cap.check(path, len(table.raw_ids), counted=True)
     return OwnColumns(table=table, features=PartyFeatures(names=table.names, bounds=bounds.match(table.names)))
 
 

@@ -74,7 +74,7 @@ def test_a_wrong_configuration_is_told_once(folder: Path, flags: list[str], sent
         (
             "f1,f2\n" + "0,0\n" * 40,
             ["--client-caps", "60,20"],
-            "hospital_2.csv has 40 records, expected at most 20, the public cap of client 2",
+            "hospital_2.csv has more than 20 records, the public cap of client 2",
         ),
     ],
 )
