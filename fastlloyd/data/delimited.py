@@ -68,7 +68,7 @@ class Cells:
     people: NDArray[np.int64] | None = None
 
 
-class _Lines(io.BufferedIOBase):
+class _Lines(io.RawIOBase):
     """Bytes of a text, of which no line is longer than any table needs: a reader keeps a whole line in memory."""
 
     def __init__(self, file: Any, path: Path) -> None:
@@ -79,15 +79,15 @@ class _Lines(io.BufferedIOBase):
         """Return True."""
         return True
 
-    def read1(self, size: int = -1, /) -> bytes:
-        """Read some bytes.
+    def readinto(self, buffer: Any) -> int:
+        """Read some bytes into a buffer.
 
         Raises
         ------
         DataError
             A line goes on and on.
         """
-        data: bytes = self._file.read1(size)
+        data: bytes = self._file.read1(len(buffer))
         end = max(data.rfind(b"\n"), data.rfind(b"\r"))
         self._length = len(data) - end - 1 if end >= 0 else self._length + len(data)
         if self._length > _MOST_LINE_BYTES:
@@ -95,7 +95,8 @@ class _Lines(io.BufferedIOBase):
                 f"{self._path}: a line has more than {_MOST_LINE_BYTES:,} bytes; expected a line for each record: save "
                 "it again as CSV"
             )
-        return data
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class Delimited:
@@ -130,7 +131,7 @@ class Delimited:
         with self._reading():
             data = gzip.GzipFile(fileobj=file) if path.name.lower().endswith(".gz") else file
             self._start = data.peek(4)[:4]  # type: ignore[union-attr]
-            self._file = io.TextIOWrapper(_Lines(data, path), form.encoding)
+            self._file = io.TextIOWrapper(io.BufferedReader(_Lines(data, path)), form.encoding)
             lines = list(islice(self._file, _SHOWN_LINES))
             refuse_other_delimiter(lines, form, path)
             read: list[str] = []

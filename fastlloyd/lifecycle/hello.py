@@ -28,6 +28,7 @@ from fastlloyd.wire.header import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
 
 _MAX_JSON_BYTES = 1 << 24
 MAX_COLUMNS = 1_000_000
+_SHOWN = 1000
 """The largest number of features of a table."""
 Names = Annotated[tuple[str, ...], Within(1, MAX_COLUMNS)]
 """Names of features."""
@@ -200,4 +201,6 @@ def await_ready(clients: tuple[PartyId, ...]) -> Party[None]:
 
 def refuse_plan(error: ValueError) -> PeerError:
     """Return the error that blames the server for a plan that does not fit."""
-    return PeerError(f"the server proposed a plan that was refused: {error}", rank=SERVER.rank)
+    why = str(error)  # may quote what the server sent, at any length
+    shown = why if len(why) <= _SHOWN else f"{why[:_SHOWN]}.."
+    return PeerError(f"the server proposed a plan that was refused: {shown}", rank=SERVER.rank)

@@ -61,6 +61,8 @@ class Row:
         Whether its server may have records of its own (`--server-data`).
     workers : bool
         Whether one of its parties computes in several processes (`--workers`).
+    unused : tuple of str
+        Options of a run that mean nothing in it, as `RunConfig` names them: whoever gives one is refused.
     results : int
         Version of its results, 1 or more: raised whenever the same records, public values and random bits come to
         another result. Parties with different ones refuse each other.
@@ -76,10 +78,13 @@ class Row:
     pure: bool = False
     server_data: bool = False
     workers: bool = False
+    unused: tuple[str, ...] = ()
     results: int = 1
 
 
 _HERE = "fastlloyd.protocols"
+_MASKS = ("masking", "known_shares", "colluding")
+_SITES = ("client_caps", "min_clients", *_MASKS)
 ROWS = (
     Row("fastlloyd", f"{_HERE}.fastlloyd", "horizontal", "FastLloyd: masked sums, noise in each round", streams=True),
     Row(
@@ -120,13 +125,20 @@ ROWS = (
         chooses_k=True,
         server_data=True,
     ),
-    Row("kfed", f"{_HERE}.kfed", "horizontal", "k-FED: one exchange of local centres in the clear"),
+    Row(
+        "kfed",
+        f"{_HERE}.kfed",
+        "horizontal",
+        "k-FED: one exchange of local centres in the clear",
+        unused=("rounds", *_MASKS),
+    ),
     Row(
         "secfc",
         f"{_HERE}.secfc",
         "horizontal",
         "SecFC: exact k-means over coded shares, without noise",
         resumes=False,
+        unused=("min_clients", *_MASKS),
         results=2,
     ),
     Row(
@@ -135,9 +147,17 @@ ROWS = (
         "vertical",
         "private sketches, one message from each party",
         resumes=False,
+        unused=("rounds", *_SITES),
         results=2,
     ),
-    Row("vertical-plain", f"{_HERE}.vertical_dp", "vertical", "the same without privacy, a baseline", resumes=False),
+    Row(
+        "vertical-plain",
+        f"{_HERE}.vertical_dp",
+        "vertical",
+        "the same without privacy, a baseline",
+        resumes=False,
+        unused=("rounds", *_SITES),
+    ),
     Row(
         "vertical-he",
         f"{_HERE}.vertical_he",
@@ -145,6 +165,7 @@ ROWS = (
         "k-means on encrypted columns, noise on what is opened",
         resumes=False,
         workers=True,
+        unused=_SITES,
         results=2,
     ),
 )

@@ -43,8 +43,9 @@ def accept_plan(session: Session, values: Mapping[str, Any], read: Callable[[Map
     values : mapping
         As the server sent it.
     read : callable
-        Decodes the plan and compares it with this party's configuration; raises ValueError, TypeError or KeyError. What
-        it raises as ConfigError is the plan's fault too: this party's configuration was checked before.
+        Decodes the plan and compares it with this party's configuration; raises ValueError, TypeError or LookupError.
+        What it raises as ConfigError, or in arithmetic, is the plan's fault too: this party's configuration was checked
+        before.
 
     Raises
     ------
@@ -53,7 +54,7 @@ def accept_plan(session: Session, values: Mapping[str, Any], read: Callable[[Map
     """
     try:
         plan = read(values)
-    except (ValueError, TypeError, KeyError, ConfigError, RangeError) as error:
+    except (ValueError, TypeError, LookupError, ArithmeticError, ConfigError, RangeError) as error:
         raise refuse_plan(ValueError(str(error))) from error
     stored = session.stored.get("plan")
     if stored is not None and stored != json.loads(json.dumps(values)):

@@ -268,6 +268,9 @@ class RunConfig:
                 f"--k {AUTO_K}{self.k}: {self.protocol} does not choose the number of clusters; give --k a number, or "
                 f"take a --protocol that does ({able})"
             )
+        for unused in self.row.unused:
+            if getattr(self, unused) != type(self).__dataclass_fields__[unused].default:
+                raise ConfigError(f"{OPTIONS[unused].flag} means nothing in {self.protocol}: leave it out")
         if self.data is not None:
             check_question(self.data, self.query, self.table)
         elif self.query is not None or self.table is not None:

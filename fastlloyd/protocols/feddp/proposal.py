@@ -16,6 +16,7 @@ from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.masking.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, choose_fraction_bits
 from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, check_delta, check_epsilon, same_named
 from fastlloyd.privacy.calibration import calibrate, stated_delta
+from fastlloyd.privacy.noise.discrete import MAX_SCALE
 from fastlloyd.protocols.feddp.math.projection import choose_outer_bits, choose_projected_bits
 from fastlloyd.protocols.feddp.plan import LIFT, PROXY_DIRECTIONS, Plan, PublicParameters, StepPlan
 from fastlloyd.protocols.feddp.settings import (
@@ -190,6 +191,10 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
     if settings.start == PRIVATE and plan.n_server != (count := _count_proxies(public, settings, d, division)):
         raise ValueError(f"the plan has {plan.n_server} proxy points, expected {count}")
     _check_grids(plan, public, settings, division)
+    for step in plan.rounds:
+        most = max(step.sigma, step.scale)
+        if most > MAX_SCALE:  # more than a client can draw a share of
+            raise ValueError(f"the plan has noise of {most:g} grid units, expected at most {MAX_SCALE:g}")
     return check_epsilon(plan.all_releases, plan.delta, most=public.epsilon)
 
 

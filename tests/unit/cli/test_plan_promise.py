@@ -22,7 +22,8 @@ BASE = ["-n", "4", "--data", "x_{client}.csv", "--bounds", "-1,1", "--k", "3", "
 
 
 def plan(capsys: pytest.CaptureFixture[str], *flags: str, n: int = 2000) -> list[str]:
-    assert main([*BASE, "--n-total", str(n), "--rounds", "2", *flags]) == 0
+    rounds = [] if {"kfed", "vertical-dp", "vertical-plain"} & set(flags) else ["--rounds", "2"]
+    assert main([*BASE, "--n-total", str(n), *rounds, *flags]) == 0
     return capsys.readouterr().out.splitlines()
 
 

@@ -41,7 +41,9 @@ VOID = {"meta", "link", "br", "img", "hr"}
 
 
 def config(protocol: str, values: dict[str, Any]) -> RunConfig:
-    return with_values(RunConfig(protocol=protocol, bounds="0,10", n_total=1000, k=2, rounds=1, epsilon=2.0), values)
+    rounds = None if protocol in ("kfed", "vertical-dp", "vertical-plain") else 1
+    public: dict[str, Any] = {"bounds": "0,10", "n_total": 1000, "k": 2, "rounds": rounds, "epsilon": 2.0}
+    return with_values(RunConfig(protocol=protocol, **public), values)
 
 
 def roster(names: list[str]) -> Roster:

@@ -70,7 +70,7 @@ def test_labels():
 
 
 def test_bounds_read_back_exactly(tmp_path):
-    bounds = Bounds(np.array([0.1, -1e300]), np.array([1 / 3, 5e-300]))
+    bounds = Bounds(np.array([0.1, -1e90]), np.array([1 / 3, 5e-300]))
     (tmp_path / "bounds.csv").write_text(bounds_csv(["a, b", "=c"], bounds))
     read = parse_bounds(str(tmp_path / "bounds.csv"))
     assert read.names == ("a, b", "'=c")

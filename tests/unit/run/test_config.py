@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.registry import ROWS
 from fastlloyd.run.config import OPTIONS, RunConfig, public_part
 from fastlloyd.run.run_file import load_config, to_toml, with_values
 
@@ -230,3 +231,21 @@ def test_a_run_file_for_all_may_ask_for_a_gate(tmp_path):
     with pytest.raises(ConfigError, match="--review holds .* needs --state-dir"):
         load_config(file)
     assert load_config(file, {"state_dir": "own"}).review
+
+
+def test_a_flag_that_means_nothing_in_a_protocol_is_refused() -> None:
+    """Ignored in silence, it would promise what no party does: masks, a cap, rounds."""
+    given = {
+        "rounds": 0,
+        "client_caps": (5, 5),
+        "min_clients": 1,
+        "masking": "pairwise",
+        "known_shares": 2,
+        "colluding": 1,
+    }
+    for row in ROWS:
+        for name in row.unused:
+            with pytest.raises(ConfigError, match=f"{OPTIONS[name].flag} means nothing in {row.name}: leave it out"):
+                RunConfig(protocol=row.name, **{name: given[name]})
+        RunConfig(protocol=row.name)
+    assert {"rounds", *given} == {name for row in ROWS for name in row.unused}
