@@ -1,4 +1,4 @@
-"""`fastlloyd init`: write a commented run file and a template of the bounds, and print the next three commands."""
+"""`fastlloyd init`: write a commented run file and a template of the bounds, and print the next four commands."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ def main(argv: Sequence[str]) -> int:
     for words in (
         ["plan", "-n", str(clients + 1), *together, "--config", run],
         ["check", "--config", run, "--client", str(first), "--clients", str(clients), *together],
+        ["init-state", str(folder / "state"), "-n", str(clients + 1)],
         ["run", "-n", str(clients + 1), "--config", run],
     ):
         print("  " + join(["fastlloyd", *words]))

@@ -123,6 +123,7 @@ def test_one_site_writes_otherwise_and_all_have_a_result(
     study: Path, patients: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_table(study / "client_3.csv", patients, seed=3, turned=True)
+    assert main(["init-state", "study/state", "-n", "4"]) == 0
     run = ["-n", "1", sys.executable, "-m", "fastlloyd.client", "--config", "study/run.toml", "--missing", "drop"]
     rest = [":", *run, ":", *run, *OTHERWISE, ":", *run]
     command = ["mpirun", *run, *rest]

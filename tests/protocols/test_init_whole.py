@@ -31,7 +31,7 @@ def test_what_it_writes_for_columns_is_planned_and_checked_as_printed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["init", "study", "--protocol", protocol, "--n-total", "90", "--clients", str(clients)]) == 0
-    plan, check, run = commands(capsys.readouterr().out)
+    plan, check, state, run = commands(capsys.readouterr().out)
     assert plan[plan.index("--d") + 1] == "4" and run[0] == "run"
     assert sorted(path.name for path in (tmp_path / "study").glob("bounds*")) == [
         f"bounds_{rank}.csv" for rank in (first, first + 1)
@@ -39,7 +39,7 @@ def test_what_it_writes_for_columns_is_planned_and_checked_as_printed(
     config = load_config("study/run.toml")
     assert (config.protocol, config.data) == (protocol, "study/client_{client}.csv")
     (tmp_path / "study" / f"client_{first}.csv").write_text(f"id,age_{first},weight_{first}\n7,40,70.5\n8,50,80\n")
-    assert main(plan) == 0 and main(check) == 0
+    assert main(plan) == 0 and main(state) == 0 and main(check) == 0
     said = capsys.readouterr().out
     assert said.endswith("ready\n") and (("expected" in said) == (protocol != "vertical-plain"))
     assert main(["init", "other", "--protocol", protocol, "--columns", "a"]) == 2
@@ -53,12 +53,12 @@ def test_what_it_writes_is_planned_and_checked_as_printed(
     monkeypatch.chdir(tmp_path)
     folder = "my study"
     assert main(["init", folder, "--protocol", protocol, "--n-total", "90", "--columns", "age,dose"]) == 0
-    plan, check, run = commands(capsys.readouterr().out)
-    assert (plan[0], check[0], run[0]) == ("plan", "check", "run")
+    plan, check, state, run = commands(capsys.readouterr().out)
+    assert (plan[0], check[0], state[0], run[0]) == ("plan", "check", "init-state", "run")
     assert "--d" not in plan  # the bounds have as many features as somebody fills in
     config = load_config(f"{folder}/run.toml")
     assert (config.protocol, config.n_total, config.state_dir) == (protocol, 90, f"{folder}/state")
     (tmp_path / folder / "client_1.csv").write_text("age,dose\n40,0.5\n50,0.25\n")
     (tmp_path / folder / "server.csv").write_text("age,dose\n" + "40,0.5\n" * 5)
-    assert main(plan) == 0 and main(check) == 0
+    assert main(plan) == 0 and main(state) == 0 and main(check) == 0
     assert capsys.readouterr().out.endswith("ready\n")
