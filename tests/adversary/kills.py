@@ -123,10 +123,13 @@ class Story:
 
     def session(self, number: int, *, resume: bool, kills: dict[int, Kill]) -> Ended:
         """Start all parties once, and note what went wrong and what they sent."""
-        flags = (*self.play.flags, "--state-dir", str(self.state), "--resume" if resume else "--new-state")
+        flags = (*self.play.flags, "--state-dir", str(self.state), *(["--resume"] if resume else []))
         prepare = {rank: kill.install for rank, kill in kills.items()}
-        folder = self.folder / str(number)
-        ended = TcpRun(replace(self.play, flags=flags), self.stage, folder, prepare=prepare, record=True).run()
+        # A run that is started anew counts on the ledgers that are there.
+        new = () if resume else (rank for rank in range(self.play.clients + 1) if not self._has_ledger(rank))
+        folder, extra = self.folder / str(number), dict.fromkeys(new, ("--new-state",))
+        play = replace(self.play, flags=flags)
+        ended = TcpRun(play, self.stage, folder, prepare=prepare, extra=extra, record=True).run()
         self.dead = {rank for rank, code in enumerate(ended.codes) if code == -signal.SIGKILL}
         self.kills += len(self.dead)
         for rank, (code, said) in enumerate(zip(ended.codes, ended.said, strict=True)):
@@ -139,11 +142,17 @@ class Story:
                 self.sent[rank, header.type, header.round].add(body)
         return ended
 
+    def _own(self, rank: int) -> Path:
+        return self.state / (f"client-{rank}" if rank else "server")
+
+    def _has_ledger(self, rank: int) -> bool:
+        return (self._own(rank) / "ledger.jsonl").exists()
+
     def begun(self) -> bool:
         """Whether all parties have stored the same run with its secrets."""
         runs = set()
         for rank in range(self.play.clients + 1):
-            run = self.state / ("server" if not rank else f"client-{rank}") / "run"
+            run = self._own(rank) / "run"
             try:
                 runs.add(json.loads((run / "facts.json").read_bytes().partition(b"\n")[0])["run"])
             except FileNotFoundError:
