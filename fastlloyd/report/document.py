@@ -15,8 +15,10 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import platform
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -278,11 +280,19 @@ def machine(mpi: str | None = None) -> dict[str, Any]:
     """
     return {
         "cpu_count": cores(),
-        "platform": platform.platform(),
+        "platform": _platform(),
         "python": platform.python_version(),
         "packages": dict(_packages()),
         "mpi": mpi,
     }
+
+
+def _platform() -> str:
+    """Return `platform.platform()`, which on Linux would start a process to ask for the processor's name."""
+    if not sys.platform.startswith("linux"):
+        return platform.platform()
+    host = os.uname()
+    return f"{host.sysname}-{host.release}-{host.machine}-with-{''.join(platform.libc_ver())}"
 
 
 @cache

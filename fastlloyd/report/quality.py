@@ -183,7 +183,7 @@ def judge(
     graded = grade(added / half.size, k=scaled.shape[0], d=scaled.shape[1])
     doubts = [] if empty or pairs else _doubtful(scaled, weights, added, noise)
     doubts += _unclear(len(scaled), noise.stands_out)
-    kept = np.setdiff1d(np.arange(len(scaled)), empty)
+    kept = [cluster for cluster in range(len(scaled)) if cluster not in empty]
     on_bound = pinned_words(scaled[kept], noise.tail * whole[kept], extreme=extreme, names=names)
     lost = len({*empty, *(max(pair) for pair in pairs)})
     verdict = _lower(graded, doubtful=bool(doubts or on_bound), lost=lost, k=len(scaled))

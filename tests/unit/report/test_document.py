@@ -69,6 +69,7 @@ def test_report_has_every_section_and_reads_back(tmp_path):
     assert made["traffic"]["payload_bytes_per_round"] == 96
     assert made["output"] == ["centroids.csv", "report.json"]
     assert made["machine"]["cpu_count"] >= 1 and "numpy" in made["machine"]["packages"]
+    assert made["machine"]["platform"].startswith(f"{platform.system()}-{platform.release()}-{platform.machine()}")
     assert made["not_private"] is False and made["not_private_reason"] is None
     assert made["evaluation"] is None
 
