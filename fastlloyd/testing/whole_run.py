@@ -211,14 +211,18 @@ class Sites:
             if not rank:
                 role = ("serve", "--listen", at, "--clients", str(n_clients))
             words = (*role, "--config", "../run.toml", "--state-dir", "state", "--output", "result", *flags)
-            with (own / "said").open("ab") as said:
-                self._processes[rank] = subprocess.Popen(
-                    [sys.executable, "-m", "fastlloyd", *words],
-                    cwd=own,
-                    stdin=subprocess.DEVNULL,
-                    stdout=said,
-                    stderr=said,
-                )
+            self._processes[rank] = self._start(words, own)
+
+    def _start(self, words: Sequence[str], own: Path) -> subprocess.Popen[bytes]:
+        """Run `fastlloyd WORDS` in a party's folder; what it writes to its terminal is added to `said`."""
+        with (own / "said").open("ab") as said:
+            return subprocess.Popen(
+                [sys.executable, "-m", "fastlloyd", *words],
+                cwd=own,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+            )
 
     def __enter__(self) -> Self:
         return self

@@ -7,14 +7,11 @@ TCP parties are forked from this process, which has imported everything: a run c
 from __future__ import annotations
 
 import contextlib
-import gc
-import importlib
 import json
 import os
 import re
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +20,7 @@ from typing import Any
 
 from tests.adversary.lie import Lie, install, install_recorder
 from tests.adversary.play import Play
+from tests.forked import Forked
 
 ROOT = Path(__file__).parents[2]
 LISTENING = re.compile(r"listening at 127\.0\.0\.1:(\d+)")
@@ -31,18 +29,6 @@ _TICK_S = 0.005
 # How long the others may run on when one party, after its own end, still has children.
 _AFTER_S = 3.0
 _START_S = 60.0
-_WARM = (
-    *("cli.serve", "cli.join", "net.tcp.hub", "net.tcp.spoke", "run.execute", "protocols.fastlloyd.protocol"),
-    *(
-        "protocols.feddp.protocol",
-        "protocols.kfed.protocol",
-        "protocols.secfc.protocol",
-        "protocols.vertical_dp.protocol",
-    ),
-    *("protocols.vertical_he.protocol", "privacy.accountant", "report.announcer"),
-    *("run.inputs", "report.table", "privacy.calibration"),
-)
-_WARM_OTHERS = ("scipy.special", "scipy.optimize", "dp_accounting.pld.privacy_loss_distribution", "tenseal")
 
 
 @dataclass(frozen=True)
@@ -75,80 +61,24 @@ class Ended:
     seconds: float
 
 
-@dataclass
-class _Party:
+class _Party(Forked):
     """One forked party."""
 
-    rank: int
-    pid: int
-    log: Path
-    code: int | None = None
-    ended: bool = False
+    def __init__(self, rank: int, words: Sequence[str], log: Path, prepare: Callable[[], None] | None = None) -> None:
+        self.rank = rank
+        self.log = log
+        super().__init__(words, log, log.with_suffix(".err"), prepare=prepare)
 
-    def poll(self) -> bool:
-        """Whether it has ended."""
-        if not self.ended:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.ended, self.code = True, os.waitstatus_to_exitcode(status)
-        return self.ended
+    @property
+    def ended(self) -> bool:
+        return self.poll() is not None
 
-    def kill(self) -> bool:
+    def end_all(self) -> bool:
         """End it and all it has started; whether there was anything left to end."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
             return True
         return False
-
-
-def warm_up() -> None:
-    """Import all that a party may need, once."""
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = "1"
-    for name in _WARM:
-        importlib.import_module(f"fastlloyd.{name}")
-    for name in _WARM_OTHERS:
-        importlib.import_module(name)
-    gc.freeze()
-
-
-def fork(words: Sequence[str], log: Path, prepare: Callable[[], None] | None = None, *, rank: int = 0) -> _Party:
-    """Run `fastlloyd WORDS` in a forked process and a session of its own; `prepare` runs in it first."""
-    pid = os.fork()
-    if pid:
-        return _Party(rank, pid, log)
-    code = 99
-    try:
-        os.setsid()
-        _redirect(log)
-        if prepare is not None:
-            prepare()
-        from fastlloyd.__main__ import main
-
-        code = main(list(words))
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 1
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code or 0)
-
-
-def _redirect(log: Path) -> None:
-    """Give a forked process the signals, input and outputs that a fresh one has; plots would cost most of the time."""
-    sys.modules["matplotlib"] = None  # type: ignore[assignment]
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for number, path in ((1, log), (2, log.with_suffix(".err"))):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND), number)
-    sys.stdout = sys.__stdout__ = open(1, "w", buffering=1, closefd=False)  # type: ignore[misc]  # noqa: SIM115
-    sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, closefd=False)  # type: ignore[misc]  # noqa: SIM115
 
 
 @dataclass
@@ -200,7 +130,7 @@ class TcpRun:
                 for rank in range(1, self.play.clients + 1):
                     own = [] if self.roster is not None else ["--rank", str(rank)]
                     parties.append(self._start(rank, [*where, *own]))
-            while time.monotonic() < end and not all(party.poll() for party in parties):
+            while time.monotonic() < end and not all(party.ended for party in parties):
                 time.sleep(_TICK_S)
         finally:
             left = sweep(parties)
@@ -213,7 +143,7 @@ class TcpRun:
         words = [*words, *self.play.words(rank, self.stage, self.folder / f"out-{rank}"), *self.extra.get(rank, ())]
         if self.roster is not None:
             words += ["--roster", str(self.roster / "roster.toml"), "--key", str(self.roster / f"party_{rank}.key")]
-        return fork(words, self.folder / f"{rank}.log", lambda: self._prepare(rank), rank=rank)
+        return _Party(rank, words, self.folder / f"{rank}.log", lambda: self._prepare(rank))
 
     def _prepare(self, rank: int) -> None:
         if self.record:
@@ -228,7 +158,7 @@ class TcpRun:
         while time.monotonic() < end:
             if server.log.exists() and (found := LISTENING.search(server.log.read_text(errors="replace"))):
                 return int(found[1])
-            if server.poll():
+            if server.ended:
                 return None
             time.sleep(_TICK_S)
         return None
@@ -237,16 +167,15 @@ class TcpRun:
 def sweep(parties: Sequence[_Party]) -> int:
     """Kill whoever still runs; count the processes that outlived a party that had ended."""
     end = time.monotonic() + _AFTER_S
-    hung = [party for party in parties if not party.poll()]
+    hung = [party for party in parties if not party.ended]
     for party in hung:
-        party.kill()
-    for party in hung:
+        party.end_all()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(party.pid, 0)
     quiet = [party for party in parties if party not in hung]
     while time.monotonic() < end and any(_alive(party.pid) for party in quiet):
         time.sleep(_TICK_S)
-    return sum(party.kill() for party in quiet)
+    return sum(party.end_all() for party in quiet)
 
 
 def _alive(group: int) -> bool:
@@ -262,7 +191,7 @@ def read_ended(parties: Sequence[_Party], folder: Path, left: int, seconds: floa
     """Gather what the parties of a run left in its folder."""
     outputs = [folder / f"out-{party.rank}" for party in parties]
     return Ended(
-        codes=tuple(party.code for party in parties),
+        codes=tuple(party.returncode for party in parties),
         out=tuple(_text(party.log) or "" for party in parties),
         said=tuple(_text(party.log.with_suffix(".err")) or "" for party in parties),
         results=tuple(written(output) for output in outputs),

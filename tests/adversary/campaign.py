@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.adversary import mpi
-from tests.adversary.arena import Ended, TcpRun, record, warm_up
+from tests.adversary.arena import Ended, TcpRun, record
 from tests.adversary.directed import directed
 from tests.adversary.drawn import Sent, draw_lie, material
 from tests.adversary.lie import Lie
@@ -31,6 +31,7 @@ from tests.adversary.mutate import HEADER_BYTES
 from tests.adversary.play import PLAYS, build
 from tests.adversary.relay import HUB_ACTS, WIRE_ACTS, Wire, hostile_hub, make_roster
 from tests.adversary.verdict import FAULTS, judge, sentences
+from tests.forked import warm_up
 
 PLAN_TYPE = 9
 _CODES = (0, 2, 3, 4, 70)

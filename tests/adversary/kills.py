@@ -37,8 +37,9 @@ from typing import Any
 from fastlloyd.errors import EXIT_BUG, EXIT_INPUT, EXIT_OK
 from fastlloyd.lifecycle.threshold.messages import SetVote, SetVotes
 from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, SETUP_ROUND, Header
-from tests.adversary.arena import Ended, TcpRun, warm_up
+from tests.adversary.arena import Ended, TcpRun
 from tests.adversary.play import PLAYS, Play, build
+from tests.forked import warm_up
 
 CHOSEN = {
     **{"fastlloyd": 4, "fastlloyd-plus": 4, "pairwise": 4, "threshold": 4, "feddp-threshold": None},

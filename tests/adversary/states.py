@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import EXIT_BUG, EXIT_INPUT, EXIT_OK
-from tests.adversary.arena import Ended, TcpRun, warm_up
+from tests.adversary.arena import Ended, TcpRun
 from tests.adversary.lie import Lie
 from tests.adversary.play import PLAYS, Play, build
 from tests.adversary.verdict import sentences
+from tests.forked import warm_up
 
 # Each protocol's uplink, and a number of rounds where it can be chosen.
 CHOSEN = {"fastlloyd": (32, 4), "pairwise": (32, 4), "feddp": (48, None)}

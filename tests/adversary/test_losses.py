@@ -17,7 +17,7 @@ from fastlloyd.errors import EXIT_INPUT, EXIT_OK
 from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.lifecycle.threshold.messages import QuickAnswer, RoundSet, SetVote, SetVotes
 from fastlloyd.report.document import load
-from tests.adversary.arena import Ended, TcpRun, warm_up
+from tests.adversary.arena import Ended, TcpRun
 from tests.adversary.kills import _messages
 from tests.adversary.losses import (
     AFTER,
@@ -38,6 +38,7 @@ from tests.adversary.losses import (
     stage,
 )
 from tests.adversary.relay import make_roster
+from tests.forked import warm_up
 
 pytestmark = pytest.mark.process
 # Clients and c: T is 3 of 5 and 4 of 6.

@@ -10,7 +10,7 @@ import pytest
 
 import fastlloyd
 from fastlloyd.protocols.registry import find
-from tests.e2e.test_serve_join import CLIENTS, SLOWLY, Sites, parties  # noqa: F401 a fixture
+from tests.e2e.test_serve_join import CLIENTS, Sites, parties  # noqa: F401 a fixture
 from tests.mpi.support import QUICK, read_matrix, report
 
 HERE = Path(fastlloyd.__file__).parent
@@ -42,8 +42,9 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def start(sites: Sites, builds: dict[str, str], *which: str, flags: tuple[str, ...] = ()) -> None:
-    """Start the server and its clients, each with its build."""
+    """Start the server and its clients, each with its build: a fresh interpreter for another than this one."""
     for rank, build in enumerate(which):
+        sites.fresh = build != "this"
         sites.environment = {"PYTHONPATH": builds[build]}
         if rank == 0:
             sites.serve(*flags)
@@ -111,10 +112,11 @@ def test_a_run_is_resumed_by_builds_with_the_same_results_and_by_no_others(
     parties: Path,  # noqa: F811 a fixture
     tmp_path: Path,
 ) -> None:
-    flags = (*states(tmp_path), *SLOWLY)
+    # Enough rounds to be in the middle of, few enough to be done at once without the delay.
+    flags = (*states(tmp_path), "--protocol", "lloyd", "--rounds", "120", "--delay", "0.05")
     with Sites(parties, tmp_path / "first") as sites:
         start(sites, builds, *["this"] * (CLIENTS + 1), flags=(*flags, "--new-state"))
-        sites.in_the_middle()
+        sites.until(lambda: "round 3 of 120" in sites.out(0))
         sites.processes[2].send_signal(signal.SIGTERM)
         assert 0 not in sites.codes(*range(CLIENTS + 1)), sites.said()
     spent, number = ledgers(tmp_path), find("lloyd").results

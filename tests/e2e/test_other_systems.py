@@ -68,7 +68,7 @@ def test_the_estimator_fits(path, tmp_path):
 
 
 def test_three_sites_and_an_operator(parties, path, tmp_path):  # noqa: F811 a fixture
-    with Sites(parties, tmp_path / "sites") as sites:
+    with Sites(parties, tmp_path / "sites", fresh=True) as sites:
         sites.environment = {"PYTHONPATH": path}
         sites.start()
         assert sites.codes(*range(CLIENTS + 1)) == [0] * (CLIENTS + 1), sites.said()

@@ -24,6 +24,7 @@ from fastlloyd.__main__ import main
 from fastlloyd.report.document import validate
 from fastlloyd.run.run_file import load_config
 from fastlloyd.run.simulation import run_together
+from tests.forked import Forked, warm_up
 from tests.mpi.support import QUICK, Job, complaints, hospitals, read_matrix, report
 from tests.net.connect_proxy import Balancer, ConnectProxy
 from tests.net.test_proxy import free_port, started, tinyproxy
@@ -56,15 +57,18 @@ def parties(tmp_path_factory):
 
 
 class Sites:
-    """One server and its clients, each a process with its own folder and terminal."""
+    """One server and its clients, each a process with its own folder and terminal; `fresh`: a fresh interpreter."""
 
-    def __init__(self, parties: Path, folder: Path, *flags: str) -> None:
+    def __init__(self, parties: Path, folder: Path, *flags: str, fresh: bool = False) -> None:
         self.parties = parties
         self.folder = folder
         self.flags = ("--config", str(parties / "run.toml"), *flags)
-        self.processes: dict[int, subprocess.Popen] = {}
+        self.processes: dict[int, Forked | subprocess.Popen] = {}
         self.host = "127.0.0.1"
+        self.fresh = fresh
         self.environment = {"PYTHONPATH": QUICK}
+        if not fresh:
+            warm_up()
 
     def serve(self, *flags: str, listen: str = "127.0.0.1:0") -> None:
         self._start(0, "serve", "--listen", listen, "--key", str(self.parties / "party_0.key"), *flags)
@@ -79,9 +83,13 @@ class Sites:
     def _start(self, rank: int, *words: str) -> None:
         home = self.folder / str(rank)
         home.mkdir(parents=True)
+        words = (*words, *self.flags)
+        if not self.fresh:
+            self.processes[rank] = Forked(words, home / "out", home / "err", folder=home, environment=self.environment)
+            return
         with (home / "out").open("wb") as out, (home / "err").open("wb") as err:
             self.processes[rank] = subprocess.Popen(
-                [sys.executable, "-m", "fastlloyd", *words, *self.flags],
+                [sys.executable, "-m", "fastlloyd", *words],
                 env=os.environ | self.environment,
                 cwd=home,
                 stdin=subprocess.DEVNULL,
@@ -140,7 +148,7 @@ def test_three_hospitals_and_an_operator_with_strangers_at_the_door(parties, tmp
             assert (
                 main(["agree", "--config", str(parties / "run.toml"), "--key", key, "--output", output, "--yes"]) == 0
             )
-    with Sites(parties, tmp_path) as sites:
+    with Sites(parties, tmp_path, fresh=True) as sites:
         sites.serve("--require-approvals", str(approvals))
         strangers = [socket.create_connection(("127.0.0.1", sites.port)) for _ in range(3)]
         strangers[0].sendall(b"GET / HTTP/1.1\r\n\r\n")

@@ -2,6 +2,7 @@ import copy
 import functools
 import json
 import math
+import platform
 import re
 from datetime import UTC, datetime
 from pathlib import Path
