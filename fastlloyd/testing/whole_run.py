@@ -210,7 +210,8 @@ class Sites:
             role = ("join", "--server", at, "--rank", str(rank))
             if not rank:
                 role = ("serve", "--listen", at, "--clients", str(n_clients))
-            words = (*role, "--config", "../run.toml", "--state-dir", "state", "--output", "result", *flags)
+            state = ("--state-dir", "state", *([] if "--resume" in flags else ["--new-state"]))
+            words = (*role, "--config", "../run.toml", *state, "--output", "result", *flags)
             self._processes[rank] = self._start(words, own)
 
     def _start(self, words: Sequence[str], own: Path) -> subprocess.Popen[bytes]:

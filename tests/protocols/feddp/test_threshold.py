@@ -231,13 +231,14 @@ def test_with_a_roster_a_run_that_lost_a_client_goes_on_with_it(tmp_path: Path) 
     flags = ("--roster", str(keys / "roster.toml"), "--key", str(keys / "party_{client}.key"))
     flags = (*flags, "--delay", "0.1")
     asked = config(dataset="iris", rounds=1)
-    with Sites(tmp_path, asked, 4, *flags, "--deadline", "5") as sites:
+    forked.warm_up()
+    with Forked(tmp_path, asked, 4, *flags, "--deadline", "5") as sites:
         sites.until((sites.run_folder(1) / "reply-0").exists)
         sites.kill(4)
         sites.until((sites.run_folder(0) / "reply-2").exists)
         sites.kill(0)
         assert sites.finish()[1:4] == [3] * 3, sites.said
-    with Sites(tmp_path, asked, 4, *flags, "--resume") as sites:
+    with Forked(tmp_path, asked, 4, *flags, "--resume") as sites:
         assert sites.finish() == [0] * 5, sites.said
     reports = [json.loads((tmp_path / str(rank) / "result" / "report.json").read_text()) for rank in range(5)]
     among = [entry["clients_included"] for entry in reports[1]["rounds"]]
