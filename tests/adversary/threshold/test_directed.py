@@ -39,6 +39,7 @@ from fastlloyd.masking.threshold.secrets import ClientSecrets, own_mask, pair_ma
 from fastlloyd.masking.threshold.shamir import ELEMENT_BYTES
 from fastlloyd.masking.threshold.words import OWN, PAIRS, check_of, hide_table
 from fastlloyd.party.effects import Party
+from fastlloyd.randomness import domains
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.horizontal import MaskAgreement, threshold_setup
 from fastlloyd.run.simulation import Simulation
@@ -157,6 +158,51 @@ def set_back(liar: Liar, those: tuple[PartyId, ...], *, together: bool) -> None:
 
 
 TOGETHER = pytest.mark.parametrize("together", [True, False], ids=["together", "one after the other"])
+
+
+def two_rounds_of_which_one_opened_the_second() -> Liar:
+    """All have decided in round 0, three in round 1: statements name both rounds."""
+    liar = Liar(five(2))
+    a, b, c, d, _ = liar.run.everybody
+    for party in liar.run.everybody:
+        liar.state(party, liar.run.everybody)
+        liar.reply(party)
+    vote_and_answer(liar, (a, b, c, d), (a, b, c))
+    return liar
+
+
+def test_one_set_back_takes_the_set_of_the_newest_round_that_is_named() -> None:
+    liar = two_rounds_of_which_one_opened_the_second()
+    a, b, c, _, e = liar.run.everybody
+    before = max(i for i, disk in enumerate(liar.sites[c].copies) if "set-1" not in disk)
+    liar.bring_back(copies={c: before}, done=dict.fromkeys(liar.run.everybody, 1))
+    for party in (c, e):
+        liar.state(party, (a, b, c, e))
+        refusal(liar, party, "states two sets, both signed: client 1, client 2, client 3, client 4, and")
+    assert not liar.judge.verdict().faults
+
+
+def test_one_set_back_does_not_go_on_with_a_round_before_the_newest() -> None:
+    liar = two_rounds_of_which_one_opened_the_second()
+    c = PartyId(3)
+    liar.bring_back(copies={c: 0}, done={party: int(party != c) for party in liar.run.everybody})
+    refusal(liar, c, "goes on with a round before round 1, for which clients have given shares")
+    assert not liar.judge.verdict().faults
+
+
+def test_a_colluding_client_that_names_another_set_of_an_older_round_is_found_out() -> None:
+    """Each client compares with all that it has decided, not only with its newest round."""
+    run = make_run(Numbers.settle(4), 2)
+    a, b, c, d = run.everybody
+    liar = Liar(run, [d])
+    for _ in range(2):
+        for party in (a, b, c):
+            liar.state(party, run.everybody)
+            liar.reply(party)
+    other = liar.set_of(0, b"", (a, b, c))
+    lie = GivenState(0, (a, b, c), bytes(32), other.signature, 0, 4)
+    liar.bring_back(done=dict.fromkeys((a, b, c), 2), lies={d: lie})
+    refusal(liar, a, "stated two sets for round 0, both signed")
 
 
 @TOGETHER
@@ -603,6 +649,26 @@ def test_a_ciphertext_that_the_server_changed_by_a_bit_names_the_server(at: int)
 
     with pytest.raises(SecurityError, match="a ciphertext of client 1 that client 1 has not signed") as got:
         set_up(five(), change)
+    assert got.value.rank == 0
+
+
+@pytest.mark.parametrize("other", [{"run_id": bytes(16)}, {"context": bytes(32)}, {}], ids=["run", "context", "keys"])
+def test_what_was_signed_in_another_set_up_names_the_server_that_passes_it_on(other: dict[str, Any]) -> None:
+    """Of another run, roster or plan; or beside other keys, as where a client has two and a server shows two lists."""
+    run, a, b = five(), PartyId(1), PartyId(2)
+    setup = replace(threshold_setup(run.session(a), run.plan), **other)
+
+    def change(sender: PartyId, to: PartyId, kind: int, body: bytes) -> bytes | None:
+        if not other and kind == RunCiphers.TYPE and to == b:
+            statement = setup._about_cipher(a, b, bytes(32), body[:1088])
+            return body[:1088] + setup.credentials.sign(statement, domains.THRESHOLD_CIPHER)
+        if other and kind == RunKeys.TYPE and to == b:
+            return body[:1216] + setup._sign_key(a, body[:1216]) + body[1280:]
+        return body
+
+    what = "key" if other else "ciphertext"
+    with pytest.raises(SecurityError, match=f"the server passed on a {what} of client 1 that client 1 has not") as got:
+        set_up(run, change)
     assert got.value.rank == 0
 
 
