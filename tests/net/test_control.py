@@ -128,6 +128,17 @@ def test_second_start_is_the_sender_s_fault():
         agree_start(links[0], None, deadline_s=LIMIT_S)
 
 
+def test_who_ends_before_the_start_and_leaves_is_not_the_one_at_fault():
+    """Client 1 names client 3, whose frames do not belong there, and is gone before the server has heard of the rest."""
+    links = make_links(4)
+    links[1].post(SERVER, FrameKind.ABORT, Notice(THREE.rank, Reason.PROTOCOL, 3, by=ONE.rank).encode(), FINAL_ROUND)
+    links[1].close(lost=True)
+    links[2].post(SERVER, FrameKind.START, Start().encode(), SETUP_ROUND)
+    with pytest.raises(Aborted, match="client 1 ended the run and says that client 3 sent a message") as caught:
+        agree_start(links[0], None, deadline_s=SHORT_S)
+    assert (caught.value.rank, caught.value.reason) == (3, Reason.PROTOCOL)
+
+
 def test_failed_start_needs_no_second_agreement():
     links = make_links(4)
     outcomes = start_all(links, {2: DataError("row 1")})
