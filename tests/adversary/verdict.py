@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from fastlloyd.errors import EXIT_BUDGET, EXIT_BUG, EXIT_INPUT, EXIT_OK, EXIT_PEER
+from fastlloyd.errors import EXIT_BUDGET, EXIT_BUG, EXIT_INPUT, EXIT_OK, EXIT_PEER, Reason
 from tests.adversary.arena import Ended
 
 PARTY = re.compile(r"\bthe server\b|\bclient \d+\b")
@@ -80,6 +80,11 @@ def misnamed(said: Sequence[str], liar: int, names: Sequence[str] | None = None)
     if names is not None:
         own.add(names[liar])
         pattern = re.compile("|".join([PARTY.pattern, *(rf"\b{re.escape(name)}\b" for name in names)]))
-    named = [set(pattern.findall(sentence)) for text in said for sentence in sentences(text)]
+    named = [
+        set(pattern.findall(sentence))
+        for text in said
+        for sentence in sentences(text)
+        if Reason.CONTRADICTION.sentence not in sentence  # of whom got the answers: it blames nobody
+    ]
     spoken = [found for found in named if found]
     return not spoken or any(not found & own for found in spoken)

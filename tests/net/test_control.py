@@ -129,7 +129,7 @@ def test_second_start_is_the_sender_s_fault():
 
 
 def test_who_ends_before_the_start_and_leaves_is_not_the_one_at_fault():
-    """Client 1 names client 3, whose frames do not belong there, and is gone before the server has heard of the rest."""
+    """Client 1 names client 3, whose frames do not belong there, and is gone before the server has heard all."""
     links = make_links(4)
     links[1].post(SERVER, FrameKind.ABORT, Notice(THREE.rank, Reason.PROTOCOL, 3, by=ONE.rank).encode(), FINAL_ROUND)
     links[1].close(lost=True)

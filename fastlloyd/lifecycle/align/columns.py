@@ -13,16 +13,16 @@ Source: docs/protocol.md, "Vertical tables".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import numpy as np
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures as PartyFeatures  # noqa: PLC0414 protocols import it from here
 from fastlloyd.data.vertical import check_features
-from fastlloyd.errors import ConfigError, DataError, PeerError
+from fastlloyd.errors import ConfigError, DataError, PeerError, RangeError, Reason, format_count
 from fastlloyd.lifecycle.hello import Document, Names, check_length
 from fastlloyd.party.declaration import Seen
 from fastlloyd.party.effects import Gather, Party, Send
@@ -30,6 +30,7 @@ from fastlloyd.wire.decode import Within
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
 
 MAX_RECORDS = 1 << 40
+P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,56 @@ def gather_columns(parties: tuple[PartyId, ...]) -> Party[tuple[PartyFeatures, .
             ) from error
     check_features(features)
     return tuple(features)
+
+
+def plan_columns(
+    parties: tuple[PartyId, ...], features: Sequence[PartyFeatures], make: Callable[[Sequence[PartyFeatures]], P]
+) -> P:
+    """Make the plan of the columns that parties have announced; run by the server.
+
+    Parameters
+    ----------
+    parties : tuple of PartyId
+        Who has announced columns; the last of `features` are theirs.
+    features : sequence of PartyFeatures
+        All columns, those of the server itself first.
+    make : callable
+        Makes the plan; raises ConfigError or RangeError if there is none.
+
+    Raises
+    ------
+    PeerError
+        There is a plan for one column of each, and none for these: names the party that announced most.
+    ConfigError, RangeError
+        There is none for so few either.
+    """
+    try:
+        return make(features)
+    except (ConfigError, RangeError) as error:
+        theirs = dict(zip(parties, features[-len(parties) :], strict=True))
+        widest = max(theirs, key=lambda party: len(theirs[party].names))
+        width = len(theirs[widest].names)
+        if width < max(len(own.names) for own in features) or not _is_planned([_first(own) for own in features], make):
+            raise
+        raise PeerError(
+            f"{widest} announced {format_count(width, 'column')}, for which there is no plan: {error}",
+            rank=widest.rank,
+            reason=Reason.CONFIG_MISMATCH,
+        ) from error
+
+
+def _first(own: PartyFeatures) -> PartyFeatures:
+    """Return the first column of a party."""
+    return features_of(own.names[:1], own.bounds.lo[:1].tolist(), own.bounds.hi[:1].tolist())
+
+
+def _is_planned(features: Sequence[PartyFeatures], make: Callable[[Sequence[PartyFeatures]], object]) -> bool:
+    """Whether there is a plan for these columns."""
+    try:
+        make(features)
+    except (ConfigError, RangeError):
+        return False
+    return True
 
 
 def send_count(n: int) -> Party[None]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastlloyd.errors import PeerError
+from fastlloyd.errors import PeerError, Reason, name_some
 from fastlloyd.party.effects import Attest, Gather, Party, Publish, Send
 from fastlloyd.protocols.secfc.field.lagrange import Code, Unlocated, locate_wrong
 from fastlloyd.protocols.secfc.field.prime import Elements
@@ -137,7 +137,7 @@ def _try_all(plan: Plan, answers: Answers, t: int) -> Signs:
     try:
         return _reply(plan, answers, plan.clients)
     except Unlocated as error:
-        raise PeerError(str(error), rank=SERVER.rank) from error
+        raise PeerError(str(error), rank=SERVER.rank, reason=Reason.CONTRADICTION) from error
 
 
 def _decode(code: Code, answers: Answers, values: int, most: int) -> Iterator[Elements]:
@@ -146,7 +146,8 @@ def _decode(code: Code, answers: Answers, values: int, most: int) -> Iterator[El
     Raises
     ------
     PeerError
-        Some answers are wrong, and their senders are known.
+        Some answers are wrong, and their senders are known, but not who made them wrong: a client answers from the
+        shares that all others sent it.
     Unlocated
         Some are wrong, and their senders are not known.
     """
@@ -159,10 +160,13 @@ def _decode(code: Code, answers: Answers, values: int, most: int) -> Iterator[El
         wrong = locate_wrong(code, block, ranks) if len(ranks) > code.recovery else ()
         if wrong:
             names = ", ".join(str(PartyId(rank)) for rank in wrong)
+            others = name_some([PartyId(rank) for rank in range(1, code.clients + 1) if rank not in wrong])
             raise PeerError(
-                f"the answer of {names} does not fit those of the others: expected values of one polynomial; look at "
-                "its version and machine, and start again",
-                rank=wrong[0],
+                f"the answer of {names} does not fit those of the others: expected values of one polynomial; it is "
+                f"wrong, or one of {others} sent {names} a wrong share before, and the answers do not show which: "
+                "look at their versions and machines, and start again",
+                rank=SERVER.rank,
+                reason=Reason.CONTRADICTION,
             )
         yield code.decode_sums(block, ranks)
 

@@ -48,6 +48,18 @@ _STEP_ERROR = 0.7
 _LEVEL_OFFSET, _SHORTENED_OFFSET = 4, 2
 
 
+def check_width(d: int) -> None:
+    """Refuse a party with more columns than its local plan can have.
+
+    Raises
+    ------
+    RangeError
+        Says how many.
+    """
+    if not 1 <= d <= MAX_FEATURES:
+        raise RangeError(f"expected 1 to {MAX_FEATURES} columns per party, got {d}; leave some out (--columns)")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalPlan:
     """One party's local clustering.
@@ -85,10 +97,7 @@ class LocalPlan:
     party: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.d <= MAX_FEATURES:
-            raise RangeError(
-                f"expected 1 to {MAX_FEATURES} columns per party, got {self.d}; leave some out (--columns)"
-            )
+        check_width(self.d)
 
     @property
     def mechanism(self) -> str:

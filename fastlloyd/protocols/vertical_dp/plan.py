@@ -29,7 +29,7 @@ from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier, stated_delta
 from fastlloyd.privacy.limits import check_clusters, check_numbers
 from fastlloyd.privacy.release import Release
-from fastlloyd.protocols.vertical_dp.local_plan import SHORTENED, LocalPlan, automatic_levels
+from fastlloyd.protocols.vertical_dp.local_plan import SHORTENED, LocalPlan, automatic_levels, check_width
 from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
 from fastlloyd.protocols.vertical_dp.math.fit import MAX_CELLS
 from fastlloyd.protocols.vertical_dp.math.pair import MAX_GAMMA, likelihood_error
@@ -383,6 +383,8 @@ def _draft(public: PublicParameters, settings: Settings, features: Sequence[Part
     """Return the plan with everything that needs no budget."""
     if len(features) != public.clients:
         raise ConfigError(f"expected the columns of {public.clients} parties, got {len(features)}")
+    for own in features:
+        check_width(len(own.names))
     pairs = settings.weights == "2pest" or public.clients == 2
     fine = pairs and settings.phantoms == GRID_PHANTOMS and settings.gamma <= MAX_GAMMA
     if settings.estimator == "likelihood" and not fine:

@@ -19,11 +19,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from fastlloyd.lifecycle.align.columns import gather_columns, send_columns
+from fastlloyd.lifecycle.align.columns import gather_columns, plan_columns, send_columns
 from fastlloyd.lifecycle.align.ids import ALIGNMENT
 from fastlloyd.lifecycle.hello import await_plan, propose_plan
 from fastlloyd.party.declaration import largest_bodies
@@ -255,7 +256,7 @@ class VerticalDP(Vertical[Plan]):
         """Run the server."""
         yield from session.begin(sizes=largest_bodies(ALIGNMENT, session.inputs.public))
         features = yield from gather_columns(session.everybody)
-        plan = make_plan(session.inputs.public, features)
+        plan = plan_columns(session.everybody, features, partial(make_plan, session.inputs.public))
         yield Allow(bounds(plan))
         yield from propose_plan(session.everybody, plan.to_json(), 0)
         yield from await_prepared(plan)

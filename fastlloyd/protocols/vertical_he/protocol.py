@@ -29,6 +29,7 @@ from fastlloyd.lifecycle.align.columns import (
     describe_features,
     gather_columns,
     gather_count,
+    plan_columns,
     read_features,
     send_columns,
     send_count,
@@ -389,7 +390,7 @@ def _agree(
         features = received if own is None else (own.features, *received)
         check_features(features)
         n = yield from gather_count(others, n, most=public.n_total)
-        plan = make_plan(public, [own_.names for own_ in features])
+        plan = plan_columns(others, features, lambda all_: make_plan(public, [own_.names for own_ in all_]))
         proposal = Proposal(plan, tuple(map(describe_features, features)))
         yield Allow(bounds(plan))
         yield from propose_plan(session.everybody, dataclasses.asdict(proposal), 0)

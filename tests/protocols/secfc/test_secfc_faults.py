@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastlloyd.errors import ConfigError, InternalError, PeerError, RangeError
+from fastlloyd.errors import Aborted, ConfigError, InternalError, PeerError, RangeError, Reason
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.party.effects import Send
 from fastlloyd.party.option import read_settings
+from fastlloyd.protocols.secfc import sharing
 from fastlloyd.protocols.secfc.field.prime import MAX_RECORDS
 from fastlloyd.protocols.secfc.messages import (
     CenterShares,
@@ -46,7 +48,36 @@ def test_a_wrong_answer_is_noticed_and_named_given_two_more_than_needed(liar: in
 
     with pytest.raises(PeerError, match=f"the answer of client {liar} does not fit") as caught:
         run(POINTS, 3, clients=7, tap=tap, settings={"segments": 2, "threshold": 1, "extra_answers": 2})
-    assert caught.value.rank == liar
+    assert (caught.value.rank, caught.value.reason) == (0, Reason.CONTRADICTION)
+
+
+def test_of_a_wrong_answer_who_sent_its_sender_a_wrong_share_may_be_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = sharing._exchange
+
+    def exchange(me, *rest):
+        """Share; client 1 sends client 2 a share that is not on its polynomial."""
+        effects, answer = real(me, *rest), None
+        while True:
+            try:
+                effect = effects.send(answer)
+            except StopIteration as end:
+                return end.value
+            if isinstance(effect, Send) and (me.rank, effect.to) == (1, (PartyId(2),)):
+                elements = effect.message.elements.copy()
+                elements[0] = -elements[0]
+                effect = dataclasses.replace(effect, message=dataclasses.replace(effect.message, elements=elements))
+            answer = yield effect
+
+    monkeypatch.setattr(sharing, "_exchange", exchange)
+    with pytest.raises(
+        PeerError,
+        match="the answer of client 2 does not fit those of the others: .* it is wrong, or one of client 1, client 3, "
+        ".* sent client 2 a wrong share before",
+    ) as caught:
+        run(POINTS, 3, clients=7, settings={"segments": 2, "threshold": 1, "extra_answers": 2})
+    assert (caught.value.rank, caught.value.reason) == (0, Reason.CONTRADICTION)
+    elsewhere = str(Aborted(rank=0, reason=Reason.CONTRADICTION, code=3))
+    assert "which of them is at fault is not known" in elsewhere and "client" not in elsewhere
 
 
 def test_a_wrong_answer_is_named_with_the_help_of_answers_not_waited_for() -> None:
@@ -54,17 +85,18 @@ def test_a_wrong_answer_is_named_with_the_help_of_answers_not_waited_for() -> No
     def tap(sender, receiver, header, body):
         return altered(body, 30) if header.type == CodedValues.TYPE and sender.rank == 2 else body
 
-    with pytest.raises(PeerError, match="the answer of client 2") as caught:
+    with pytest.raises(PeerError, match="the answer of client 2 does not fit") as caught:
         run(POINTS, 3, clients=7, tap=tap, settings={"segments": 2, "threshold": 1, "extra_answers": 1})
-    assert caught.value.rank == 2
+    assert caught.value.reason is Reason.CONTRADICTION
 
 
 def test_a_wrong_answer_among_too_few_ends_the_run() -> None:
     def tap(sender, receiver, header, body):
         return altered(body, 30) if header.type == CodedValues.TYPE and sender.rank == 2 else body
 
-    with pytest.raises(PeerError, match="contradict each other"):
+    with pytest.raises(PeerError, match="contradict each other") as caught:
         run(POINTS, 3, clients=6, tap=tap, settings={"segments": 2, "threshold": 1, "extra_answers": 1})
+    assert caught.value.reason is Reason.CONTRADICTION
 
 
 def test_too_few_answers_name_a_missing_client() -> None:

@@ -196,9 +196,8 @@ def test_a_liar_in_the_choice_among_starts_is_named(position: int) -> None:
             return body[:1] + bytes([body[1] ^ 1]) + body[2:]
         return body
 
-    with pytest.raises(PeerError, match="the answer of client 3 does not fit") as caught:
+    with pytest.raises(PeerError, match="the answer of client 3 does not fit"):
         run(MIXTURE[:60, :1], 2, clients=7, rounds=2, tap=lie, settings=settings)
-    assert caught.value.rank == 3
 
 
 def test_stragglers_of_the_choice_and_of_seeds_cost_nothing() -> None:

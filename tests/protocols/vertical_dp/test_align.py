@@ -18,8 +18,8 @@ import fastlloyd.protocols.vertical_he.messages as vertical_he
 from fastlloyd.crypto.blinding import Blinding, hash_to_point
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
-from fastlloyd.errors import ConfigError, DataError, InternalError, PeerError
-from fastlloyd.lifecycle.align.columns import gather_columns, send_columns
+from fastlloyd.errors import ConfigError, DataError, InternalError, PeerError, RangeError, Reason
+from fastlloyd.lifecycle.align.columns import gather_columns, plan_columns, send_columns
 from fastlloyd.lifecycle.align.ids import (
     ALIGNMENT,
     BlindedIds,
@@ -34,13 +34,16 @@ from fastlloyd.lifecycle.messages import setup_bounds
 from fastlloyd.party.declaration import largest_bodies
 from fastlloyd.party.effects import Send
 from fastlloyd.protocols.vertical_dp.keys import set_up
+from fastlloyd.protocols.vertical_dp.plan import make_plan as make_dp_plan
+from fastlloyd.protocols.vertical_he.proposal import make_plan as make_he_plan
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.inbox import Inbox
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId, clients
 from tests.protocols.support import RUN_ID as RUN
 from tests.protocols.support import fresh_pairs
-from tests.protocols.vertical_dp.support import correlated, plan_for, split
+from tests.protocols.vertical_dp.support import correlated, parameters, plan_for, split
+from tests.protocols.vertical_he.support import parameters as he_parameters
 
 MOST = 50
 ONE, TWO = clients(2)
@@ -235,6 +238,42 @@ def test_columns_called_alike_are_refused() -> None:
 def test_columns_that_do_not_fit_name_their_sender(body: bytes) -> None:
     with pytest.raises(PeerError, match="client 1 (sent columns that do not fit|sent a malformed Columns: (lo|names))"):
         _tell([_features("a"), _features("b")], lambda s, r, h, b: body if s == PartyId(1) else b)
+
+
+def _many(count: int, start: str) -> PartyFeatures:
+    return _features(*(f"{start}{i}" for i in range(count)))
+
+
+@pytest.mark.parametrize("protocol", ["vertical-dp", "vertical-plain", "vertical-he"])
+def test_who_announces_columns_that_no_plan_has_room_for_is_named(protocol: str) -> None:
+    def make(features: Sequence[PartyFeatures]) -> object:
+        if protocol == "vertical-he":
+            own = he_parameters(200, 2, parties=3)
+            return make_he_plan(dataclasses.replace(own, epsilon=4.0), [each.names for each in features[:2]])
+        public = parameters(200, 2, clients=len(features), protocol=protocol)
+        return make_dp_plan(public, features, tight=False)
+
+    honest, wide = _features("a", "b"), _many(30_000, "c")
+    assert plan_columns(clients(2), [honest, _many(2, "c")], make)
+    with pytest.raises(PeerError, match="^client 2 announced 30,000 columns, for which there is no plan: ") as caught:
+        plan_columns(clients(2), [honest, wide], make)
+    assert (caught.value.rank, caught.value.reason) == (2, Reason.CONFIG_MISMATCH)
+
+
+def test_a_configuration_that_has_no_plan_for_any_columns_names_nobody() -> None:
+    def never(features: Sequence[PartyFeatures]) -> None:
+        raise ConfigError("epsilon is too small")
+
+    def narrow(features: Sequence[PartyFeatures]) -> bool:
+        if any(len(own.names) > 2 for own in features):
+            raise RangeError("too many")
+        return True
+
+    with pytest.raises(ConfigError, match="^epsilon is too small$"):
+        plan_columns(clients(2), [_many(9, "a"), _features("b")], never)
+    # The server's own columns, which come first, are the widest.
+    with pytest.raises(RangeError, match="^too many$"):
+        plan_columns(clients(1), [_many(9, "a"), _many(3, "b")], narrow)
 
 
 def test_an_alignment_that_there_is_not_is_refused() -> None:
