@@ -220,7 +220,7 @@ MEASURED: dict[str, Measured] = {
             lambda text: hello._different(PartyId(1), _names(text), PartyId(2), _names(text)[::-1]),
         )
     ),
-    "net.link.frame:Confirmation.difference": _text(
+    "net.link.frame:Confirmation._how": _text(
         lambda text: confirm(bytes(32), b"", lambda theirs: values.explain(theirs, _OWN)).difference(
             PartyId(1), bytes([9, *bytes(31), 1]) + json.dumps(_keys(text)).encode(), with_server=True
         )
@@ -273,7 +273,12 @@ OWN = {
     ),
     "text of this package, or of this machine": (
         *("cli.run:_protocols_help", "net.mpi.launcher:launcher_ports", "net.mpi.launcher:_openmpi_tcp"),
-        *("net.mpi.launcher:_ask_version", "protocols.registry:_refuse_misspelled", "protocols.registry:_load"),
+        *(
+            "net.mpi.launcher:_ask_version",
+            "data.connection:_data_bytes",
+            "protocols.registry:_refuse_misspelled",
+            "protocols.registry:_load",
+        ),
         *("report.earlier:Earlier.clear", "gate.held:_waiting", "report.document:<lambda>"),
     ),
     "one line at most of a bounded length": ("net.tcp.proxy:_answer", "supervise.offers:keep_offer"),

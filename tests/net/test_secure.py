@@ -12,6 +12,7 @@ from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.errors import (
     Aborted,
     ConfigError,
+    FastLloydError,
     InternalError,
     PeerError,
     PeerGone,
@@ -19,6 +20,7 @@ from fastlloyd.errors import (
     Reason,
     SecurityError,
 )
+from fastlloyd.net.link.control import abort
 from fastlloyd.net.link.frame import Confirmation, FrameKind, Notice, confirm
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
@@ -254,6 +256,35 @@ def test_what_differs_is_explained_by_the_values_of_the_other_one():
     )
     assert str(errors[0]) == ("client 1 runs with another public configuration: the client has 2")
     assert "the server runs with another public configuration: the server has 1" in str(errors[1])
+
+
+@pytest.mark.parametrize("odd", [0, 2])
+def test_a_server_that_differs_from_all_clients_names_itself(odd, monkeypatch):
+    from fastlloyd.net.link import secure
+
+    monkeypatch.setattr(secure, "_OTHERS_FIRST_S", LIMIT_S)
+    links = make_links(4)
+
+    def party(each):
+        context = bytes(31) + bytes([each.me.rank == odd])
+        value = b"epsilon 2" if each.me.rank == odd else b"epsilon 1"
+        try:
+            each.connect(context, deadline_s=LIMIT_S, values=value, explain=bytes.decode)
+        except FastLloydError as error:
+            return error, abort(each, error)
+        return None, each.receive(LIMIT_S)
+
+    outcomes = at_once([lambda each=each: party(each) for each in links])
+    assert {(ending.code, ending.rank, ending.reason) for _, ending in outcomes} == {(3, odd, Reason.CONFIG_MISMATCH)}
+    if odd == 0:
+        assert str(outcomes[0][0]) == (
+            "this server runs with another public configuration than its clients, which agree with each other: "
+            "epsilon 1"
+        )
+        sentence = "the server runs with another public configuration: epsilon 2"
+        assert all(str(error) == sentence or isinstance(error, Aborted) for error, _ in outcomes[1:])
+    else:
+        assert str(outcomes[0][0]) == "client 2 runs with another public configuration: epsilon 2"
 
 
 def test_a_confirmation_with_too_many_values_is_refused_when_its_length_is_read():

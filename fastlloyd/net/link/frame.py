@@ -24,7 +24,7 @@ Source: docs/protocol.md, "Frames" and "Links".
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
@@ -225,12 +225,31 @@ class Confirmation:
                 f"{peer} does not speak protocol version {PROTOCOL_VERSION}: install the same fastlloyd at all parties"
             )
         if with_server:
-            how = self.explain(theirs[_HEAD_BYTES:]) or f"its digest is another one; {COMPARE}"
-            return f"{peer} runs with another public configuration: {how}"
+            return f"{peer} runs with another public configuration: {self._how(theirs)}"
         return (
             f"{peer} runs with another public configuration than the server and this party, whose configurations are "
             f"equal; {peer}'s and the server's own standard error say what differs, and nothing is to be changed here"
         )
+
+    def outvoted(self, first_messages: Sequence[bytes]) -> str | None:
+        """Explain how this server differs from all clients heard, two or more, that do not differ; None if not so."""
+        heads = {theirs[:_HEAD_BYTES] for theirs in first_messages}
+        if len(first_messages) < 2 or len(heads) > 1 or self.head in heads:
+            return None
+        (head,) = heads
+        if len(head) != _HEAD_BYTES or head[0] != PROTOCOL_VERSION:
+            return (
+                f"the clients do not speak protocol version {PROTOCOL_VERSION}, which this server does: install the "
+                "same fastlloyd at all parties"
+            )
+        return (
+            f"this server runs with another public configuration than its clients, which agree with each other: "
+            f"{self._how(first_messages[0])}"
+        )
+
+    def _how(self, theirs: bytes) -> str:
+        """Say what differs."""
+        return self.explain(theirs[_HEAD_BYTES:]) or f"its digest is another one; {COMPARE}"
 
 
 def confirm(context: bytes, values: bytes, explain: Callable[[bytes], str] | None) -> Confirmation:

@@ -57,6 +57,8 @@ _LEAST_FRAME_BYTES = 1 << 16
 _MESSAGE_COST = 512
 _SERVER_FIRST_S = 3.0
 """How long a client waits for the server to name the client that differs: the server knows both values."""
+_OTHERS_FIRST_S = 0.4
+"""How long the server waits for a second client before it names the first: less than that one waits for a verdict."""
 
 
 class SecureLinks:
@@ -523,7 +525,26 @@ class SecureLinks:
                 continue
             if not with_server:
                 self._leave_to_server()
+            if self.me == SERVER and (outvoted := self._hear_others()):
+                raise PeerError(outvoted, rank=SERVER.rank, reason=Reason.CONFIG_MISMATCH)
             raise PeerError(difference, rank=peer.rank, reason=Reason.CONFIG_MISMATCH)
+
+    def _hear_others(self) -> str | None:
+        """Wait a moment for other clients; explain how this server differs from them if all differ, in the same way."""
+        end = time.monotonic() + _OTHERS_FIRST_S
+        while True:
+            heard = [self._received[peer] for peer in self._expected if peer in self._received]
+            differ = self._confirmation.outvoted(heard)
+            remaining_s = end - time.monotonic()
+            if remaining_s <= 0 or not self._pending or (len(heard) > 1 and differ is None):
+                return differ
+            try:
+                self.step(remaining_s)
+            except PeerGone:
+                continue  # for the same reason
+            except Aborted as error:
+                if error.reason is not Reason.CONFIG_MISMATCH:
+                    raise
 
     def _leave_to_server(self) -> None:
         """Wait for the server to end the run because of another client's difference; it may stay silent."""
