@@ -29,6 +29,7 @@ from fastlloyd.crypto import hybrid
 from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.data.records import OwnRecords
+from fastlloyd.errors import ConfigError
 from fastlloyd.lifecycle.closing import Counters
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.protocols.registry import PROTOCOLS
@@ -335,7 +336,11 @@ def masks(protocol: str, asked: str) -> str | None:
     """How a run masks that is asked to mask so; None where nothing is masked by it."""
     foresee = find_protocol(protocol).foresee
     config = replace(whole_run.config(protocol), masking=asked, dataset=None, n_total=150)
-    seen = None if foresee is None else foresee(config, whole_run.CLIENTS.get(protocol, 3), 4)
+    try:
+        seen = None if foresee is None else foresee(config, whole_run.CLIENTS.get(protocol, 3), 4)
+    except ConfigError as error:
+        assert "adds up nothing under such masks" in str(error)
+        return None
     return None if seen is None else seen.masking
 
 
