@@ -23,14 +23,13 @@ from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.errors import ConfigError
 from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.report.unit import format_count
-from fastlloyd.run.config import OPTIONS, RunConfig, public_part
+from fastlloyd.run.config import RunConfig, public_part
 from fastlloyd.version import __version__
 from fastlloyd.wire.header import PROTOCOL_VERSION
 from fastlloyd.wire.values import BUILD, MOST_VALUES_BYTES, canonical
 
 DEFAULT_DATASET = "photo"
 _MOST_PARTIES_SENT = 100
-_OF_MASKS = ("masking", "known_shares", "colluding")
 T = TypeVar("T")
 
 
@@ -164,16 +163,9 @@ def fill_public(kind: type[T], config: RunConfig, **settled: Any) -> T:
     Raises
     ------
     ConfigError
-        Any that does not fit, and masks where the protocol has none.
+        Any that does not fit.
     """
     names = {entry.name for entry in fields(cast(Any, kind))}
-    for name in _OF_MASKS:
-        entry, value = OPTIONS[name], getattr(config, name)
-        if name not in names and value != entry.default:
-            raise ConfigError(
-                f"{entry.flag} {value}: {config.protocol} adds up nothing under such masks, so it would change "
-                "nothing; leave it out, or take another --protocol"
-            )
     chosen = {entry.name: getattr(config, entry.name) for entry in fields(config) if entry.name in names}
     own = {"settings": config.own_settings} if "settings" in names else {}
     return kind(**{**chosen, **own, **settled})

@@ -249,15 +249,7 @@ def test_a_protocol_without_such_masks_refuses_them(protocol, flags, capsys):
     assert main([*plan]) == 0
     capsys.readouterr()
     assert main([*plan, *flags]) == EXIT_INPUT
-    assert f"{flags[0]} {flags[1]}: {protocol} adds up nothing under such masks" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("protocol", WITHOUT_MASKS)
-def test_a_run_of_a_protocol_without_such_masks_refuses_them_at_its_start(protocol):
-    values = {"protocol": protocol, "dataset": "iris", "k": 3}
-    assert find_protocol(protocol).gather(with_values(RunConfig(), values), 3)
-    with pytest.raises(ConfigError, match="--masking threshold: .* leave it out, or take another --protocol"):
-        find_protocol(protocol).gather(with_values(RunConfig(), {**values, "masking": "threshold"}), 3)
+    assert f"{flags[0]} means nothing in {protocol}: leave it out" in capsys.readouterr().err
 
 
 def test_the_help_says_how_many_clients_a_round_needs_by_default(capsys):
