@@ -178,7 +178,8 @@ class ClientRounds:
         """
         if self._masks is None:
             raise TypeError("rounds without masks were asked to mask a vector")
-        return self._masks.shaped(shape.ring, shape.elements)
+        self._masks = self._masks.shaped(shape.ring, shape.elements)
+        return self._masks
 
     @property
     def history(self) -> bytes:
@@ -391,6 +392,7 @@ class ServerRounds:
                 self._opened_again = t
                 total = shape.ring.from_bytes(stated.total, sent.elements)
                 return (yield from opening.open(t, self._history, shape, total, stated.included)), stated.included
+            opening.prepare(t, self._history)  # while the clients compute
         uplinks = yield from self._gather(t, MessageFormat(up.type, sent), adds=True)  # Figure 1: Enc_i(v_i)
         among = self._among(uplinks)
         total = np.zeros(sent.elements, dtype=shape.ring.dtype)

@@ -26,6 +26,7 @@ MIN_FRACTION_BITS = 8
 EXACT_FLOAT_BITS = 53
 
 RingArray = NDArray[np.uint32] | NDArray[np.uint64]
+_DTYPES: dict[int, np.dtype[Any]] = {32: np.dtype("<u4"), 64: np.dtype("<u8")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Ring:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Little-endian unsigned integers of this width."""
-        return np.dtype("<u4") if self.bits == 32 else np.dtype("<u8")
+        return _DTYPES[self.bits]
 
     @property
     def element_bytes(self) -> int:

@@ -30,7 +30,7 @@ import numpy as np
 
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.randomness import domains
-from fastlloyd.randomness.prg import BLOCK_BYTES, KEY_BYTES, NONCE_BYTES, KeyStream, derive
+from fastlloyd.randomness.prg import BLOCK_BYTES, KEY_BYTES, NONCE_BYTES, Derivation, KeyStream
 from fastlloyd.wire.header import PartyId, clients
 
 TENSOR_UPDATE = 0
@@ -76,8 +76,9 @@ class MaskStream:
     __slots__ = ("_nonce_key", "_stream")
 
     def __init__(self, secret: bytes, purpose: bytes, context: bytes) -> None:
-        self._stream = KeyStream(derive(secret, purpose, context))
-        self._nonce_key = derive(secret, purpose + b" nonce", context)
+        keys = Derivation(secret)
+        self._stream = KeyStream(keys.derive(purpose, context))
+        self._nonce_key = keys.derive(purpose + b" nonce", context)
 
     def read(self, round_: int, history: bytes, length: int, *, block: int = 0) -> bytes:
         """Return `length` bytes of a round's stream, after these replies; see `KeyStream.read`."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Protocol, Self
 
@@ -173,7 +174,7 @@ class SumsTerms(RunTerms):
         """With threshold masks: how many clients open a round, may be lost, and may collude."""
         if self.masking != "threshold":
             return None
-        return Numbers.settle(self.clients, lying=self.colluding, known=self.known_shares, threshold=self.min_clients)
+        return _settled(self.clients, self.colluding, self.known_shares, self.min_clients)
 
     def noisy_sum(self, t: int, *, mechanism: str, bits: int, **more: Any) -> Release:
         """Return the release of a noisy sum on the grid of 2^-bits in round t, with `more` fields.
@@ -244,7 +245,7 @@ class SumsTerms(RunTerms):
         """
         if self.numbers is None or not self.in_shares:
             return self.all_noise
-        return math.sqrt(Parts(self.numbers, Fraction(1), laplace=True).total(included, silent))
+        return _noise_with(self.numbers, included, silent)
 
     @property
     def most_noise(self) -> float:
@@ -252,6 +253,18 @@ class SumsTerms(RunTerms):
         if self.masking != "threshold" or not self.in_shares:
             return self.all_noise
         return math.sqrt(self.clients / (self.min_clients - self.known_shares))
+
+
+@lru_cache(maxsize=64)
+def _settled(clients: int, lying: int, known: int, threshold: int) -> Numbers:
+    """Return the numbers of a run, which are asked for in each round."""
+    return Numbers.settle(clients, lying=lying, known=known, threshold=threshold)
+
+
+@lru_cache(maxsize=1024)
+def _noise_with(numbers: Numbers, included: int, silent: int) -> float:
+    """Return what `SumsTerms.noise_with` does: the same in nearly all rounds."""
+    return math.sqrt(Parts(numbers, Fraction(1), laplace=True).total(included, silent))
 
 
 def same_named(kind: type[PlainPlan], *sources: object, but: tuple[str, ...] = _AUTOMATIC) -> dict[str, Any]:

@@ -39,13 +39,15 @@ Regev (2007) and Peikert (2010) use the same sums over shifted lattices; docs/pr
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.noise.discrete import discrete_gaussian, polya_difference
+from fastlloyd.privacy.noise.discrete import GaussianLaw, discrete_gaussians, gaussian_law, polya_difference
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.randomness.secret import SecretRandom
 
@@ -53,35 +55,51 @@ SMOOTHING = 3.0
 """r above, in grid units."""
 
 
-def draw_gaussian_share(sigma: float, share: Fraction, size: int, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw one client's share of Gaussian noise of standard deviation sigma, or a part of it.
+def draw_gaussian_parts(
+    noise: Sequence[tuple[float, int]], shares: Sequence[Fraction], secrets: Sequence[SecretRandom]
+) -> NDArray[np.int64]:
+    """Draw parts of one client's share of the Gaussian noise on a vector: one part, or several.
 
     Parameters
     ----------
-    sigma : float
-        Grid units.
-    share : Fraction
-        Its part of the variance: 1 / (m - t), or one of several that make up a client's noise.
-    size : int
-    secret : SecretRandom
+    noise : sequence of pairs of float and int
+        Of each release in the vector the standard deviation of its noise, in grid units, and its number of elements.
+    shares : sequence of Fraction
+        Each part's share of the variance: 1 / (m - t) for a client's whole share in one part.
+    secrets : sequence of SecretRandom
+        Each part's own source.
 
     Returns
     -------
-    int64 array, shape (size,)
+    int64 array, shape (len(shares), all elements)
 
     Notes
     -----
     Sees: the client that draws it, and nobody else.
     """
-    return discrete_gaussian(Fraction(sigma) ** 2 * share, size, secret)
+    # Fractions are slow to hash.
+    laws = _laws(tuple(sigma for sigma, _ in noise), tuple(share.as_integer_ratio() for share in shares))
+    return discrete_gaussians(laws, [count for _, count in noise], secrets)
 
 
-def draw_laplace_share(scale: float, share: Fraction, size: int, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw one client's share of Laplace noise of this scale, or a part of it: shapes add up to 1.
+@lru_cache(maxsize=256)
+def _laws(sigmas: tuple[float, ...], shares: tuple[tuple[int, int], ...]) -> tuple[tuple[GaussianLaw, ...], ...]:
+    """Return the law of each release's noise in each part."""
+    return tuple(tuple(gaussian_law(Fraction(sigma) ** 2 * Fraction(*share)) for sigma in sigmas) for share in shares)
 
-    Parameters and notes as for `draw_gaussian_share`.
+
+def draw_laplace_parts(
+    noise: Sequence[tuple[float, int]], shares: Sequence[Fraction], secrets: Sequence[SecretRandom]
+) -> NDArray[np.int64]:
+    """Draw parts of one client's share of the Laplace noise on a vector, of these scales b; shapes add up to 1.
+
+    Parameters and notes as for `draw_gaussian_parts`.
     """
-    return polya_difference(scale, share, size, secret)
+    drawn = [
+        np.concatenate([polya_difference(scale, share, count, secret) for scale, count in noise])
+        for share, secret in zip(shares, secrets, strict=True)
+    ]
+    return np.stack(drawn)
 
 
 def event_multiplier(release: Release) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.lifecycle.masked_sums import MESSAGES, MaskedPlan, NoisyMaskedSum, Served, bounds, server, vector_format
 from fastlloyd.lifecycle.rounds import Draw, StoredRounds
-from fastlloyd.lifecycle.threshold.client import DrawPart, ThresholdMasks
+from fastlloyd.lifecycle.threshold.client import DrawParts, ThresholdMasks
 from fastlloyd.lifecycle.threshold.server import ServerOpening
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator, Masks
@@ -112,11 +112,13 @@ class Masked(Horizontal[S]):
         """Draw the server's noise of round t in grid units, shape (plan.elements(t),); zeros where it adds none."""
 
     @abstractmethod
-    def share(self, plan: S, t: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
-        """Draw one client's share of round t's noise in grid units, or a part of it, shape (plan.elements(t),).
+    def noise_parts(
+        self, plan: S, t: int, shares: Sequence[Fraction], secrets: Sequence[SecretRandom]
+    ) -> NDArray[np.int64]:
+        """Draw parts of one client's share of round t's noise in grid units, shape (len(shares), plan.elements(t)).
 
-        Zeros where the server adds the noise. `share` is its part of the variance of each release's planned noise:
-        1 / (m - t) with pairwise masks, one of several parts with threshold masks.
+        Zeros where the server adds the noise. `shares` are their parts of the variance of each release's planned noise:
+        1 / (m - t) alone with pairwise masks, several with threshold masks. Each part has its own source.
         """
 
     def shared_start(self, plan: S) -> bytes:
@@ -163,8 +165,10 @@ class Masked(Horizontal[S]):
         """Agree with the other clients on masks, and on a common seed where the server does not see the sums."""
         plan = begun.plan
 
-        def draw(t: int, elements: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
-            return self.share(plan, t, share, secret)
+        def draw(
+            t: int, elements: int, shares: Sequence[Fraction], secrets: Sequence[SecretRandom]
+        ) -> NDArray[np.int64]:
+            return self.noise_parts(plan, t, shares, secrets)
 
         return make_masks(begun.agreement(self.shared_start(plan)), plan, draw, begun.stored)
 
@@ -193,7 +197,7 @@ class Masked(Horizontal[S]):
         if plan.masking != "pairwise":
             return None
         secret = SecretRandom()
-        return lambda t: self.share(plan, t, plan.share, secret)
+        return lambda t: self.noise_parts(plan, t, [plan.share], [secret])[0]
 
     def claim(self, config: RunConfig, plan: S) -> Claim:
         """Return what a run of the agreed plan will claim; with threshold masks it depends on whether keys are checked.
@@ -346,7 +350,7 @@ def masked_flow(facts: Mapping[str, Any], *, private: bool = True, released: str
 
 
 def make_masks(
-    agreement: MaskAgreement, plan: NoisyPlan, draw: DrawPart, stored: StoredRounds
+    agreement: MaskAgreement, plan: NoisyPlan, draw: DrawParts, stored: StoredRounds
 ) -> Party[tuple[Masks, bytes | None]]:
     """Agree with the other clients on the masks that the plan asks for, of the shape of round 0, and on a common seed.
 
@@ -355,7 +359,7 @@ def make_masks(
     agreement : MaskAgreement
     plan : NoisyPlan
     draw : callable
-        With threshold masks: draws one part of a round's noise.
+        With threshold masks: draws the parts of a round's noise.
     stored : StoredRounds
         Of an interrupted run.
 

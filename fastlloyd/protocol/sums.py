@@ -43,7 +43,7 @@ from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier, 
 from fastlloyd.privacy.limits import check_clients, check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.noise.sampler import round_normal
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, Release
-from fastlloyd.privacy.shares import draw_gaussian_share
+from fastlloyd.privacy.shares import draw_gaussian_parts
 from fastlloyd.protocol.masked import Masked, masked_flow, masked_sights
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
@@ -358,12 +358,12 @@ class MaskedSums(Masked[SumsPlan]):
         drawn = zip(plan.parts, plan.releases(t), strict=True)
         return np.concatenate([round_normal(release.noise_scale, part.elements, secret) for part, release in drawn])
 
-    def share(self, plan: SumsPlan, t: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
-        """Draw one client's share of round t's noise in grid units, or a part of it."""
+    def noise_parts(
+        self, plan: SumsPlan, t: int, shares: Sequence[Fraction], secrets: Sequence[SecretRandom]
+    ) -> NDArray[np.int64]:
+        """Draw parts of one client's share of round t's noise, in grid units."""
         drawn = zip(plan.parts, plan.releases(t), strict=True)
-        return np.concatenate(
-            [draw_gaussian_share(release.noise_scale, share, part.elements, secret) for part, release in drawn]
-        )
+        return draw_gaussian_parts([(release.noise_scale, part.elements) for part, release in drawn], shares, secrets)
 
     def points(self, own: ClientRecords, plan: SumsPlan) -> Floats:
         """Return a client's records."""

@@ -3,7 +3,7 @@
 Randomness that must be the same at all parties comes from here, not from numpy's generators, whose streams may change
 between versions. Each use has its own purpose.
 
-Source: RFC 5869 (HKDF), RFC 8439 (ChaCha20).
+Source: RFC 5869 (HKDF), RFC 2104 (HMAC), RFC 8439 (ChaCha20).
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import struct
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from fastlloyd.randomness import domains
@@ -26,12 +24,53 @@ NONCE_BYTES = 12
 BLOCK_BYTES = 64
 """Of ChaCha20's key stream."""
 _COUNTER_BYTES = 4
+_HASHED_BYTES = 64
+"""Of SHA-256's blocks."""
+_INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 
 
-def derive(secret: bytes, purpose: bytes, context: bytes = b"", salt: bytes | None = None) -> bytes:
+def derive(secret: bytes, purpose: bytes, context: bytes = b"", salt: bytes = b"") -> bytes:
     """Derive a 32-byte key for one purpose and context by HKDF-SHA256."""
-    info = struct.pack("<I", len(purpose)) + purpose + context
-    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=info).derive(secret)
+    return Derivation(secret, salt).derive(purpose, context)
+
+
+class Derivation:
+    """`derive` of one secret for many purposes: the first step of HKDF, which is the same for all, is done once.
+
+    Threshold masks derive very many keys. HMAC of short strings is faster by `hashlib` than by `hmac` or the package
+    cryptography, which set up a context for each.
+
+    Parameters
+    ----------
+    secret : bytes
+    salt : bytes, optional
+    """
+
+    __slots__ = ("_key",)
+
+    def __init__(self, secret: bytes, salt: bytes = b"") -> None:
+        self._key = _Hmac((_Hmac(salt) if salt else _NO_SALT).digest(secret))
+
+    def derive(self, purpose: bytes, context: bytes = b"") -> bytes:
+        """Return the 32-byte key for one purpose and context."""
+        return self._key.digest(struct.pack("<I", len(purpose)) + purpose + context + b"\1")
+
+
+class _Hmac:
+    """HMAC-SHA256 under one key."""
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, key: bytes) -> None:
+        block = (hashlib.sha256(key).digest() if len(key) > _HASHED_BYTES else key).ljust(_HASHED_BYTES, b"\0")
+        self._inner, self._outer = block.translate(_INNER), block.translate(_OUTER)
+
+    def digest(self, content: bytes) -> bytes:
+        """Return the 32-byte tag."""
+        return hashlib.sha256(self._outer + hashlib.sha256(self._inner + content).digest()).digest()
+
+
+_NO_SALT = _Hmac(b"")
 
 
 class KeyStream:

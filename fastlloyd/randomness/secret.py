@@ -81,8 +81,7 @@ class SecretRandom:
 
     def _rekey(self) -> None:
         """Start a new stream under a fresh key."""
-        cipher = Cipher(algorithms.ChaCha20(os.urandom(_KEY_BYTES), _NONCE), mode=None)
-        self._stream: CipherContext = cipher.encryptor()
+        self._stream = _stream(os.urandom(_KEY_BYTES))
         self._left = _BYTES_PER_KEY
         self._process = os.getpid()
 
@@ -102,12 +101,12 @@ class KeyedRandom(SecretRandom):
     Sees: nobody but the caller. Noise from it may be drawn again for the same vector only, and under the same mask.
     """
 
-    __slots__ = ("_further",)
+    __slots__ = ("_further", "_further_key")
 
     def __init__(self, key: _Bytes, further_key: _Bytes) -> None:
-        self._stream, self._further = (
-            Cipher(algorithms.ChaCha20(one, _NONCE), mode=None).encryptor() for one in (key, further_key)
-        )
+        self._stream = _stream(key)
+        self._further_key = further_key
+        self._further: CipherContext | None = None  # made when it is needed, which is rarely
 
     def __repr__(self) -> str:
         return "KeyedRandom()"
@@ -118,4 +117,11 @@ class KeyedRandom(SecretRandom):
 
     def further(self) -> int:
         """Draw 64 bits from the second stream."""
+        if self._further is None:
+            self._further = _stream(self._further_key)
         return int.from_bytes(self._further.update(_Bytes(8)), "little")
+
+
+def _stream(key: _Bytes) -> CipherContext:
+    """Return the stream of a key, from its beginning."""
+    return Cipher(algorithms.ChaCha20(key, _NONCE), mode=None).encryptor()

@@ -24,7 +24,7 @@ from fastlloyd.lifecycle.hello import (
 from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.lifecycle.sealed import Sealing
 from fastlloyd.lifecycle.shared_secrets import agree_pairs, agree_seed, confirm_pairs
-from fastlloyd.lifecycle.threshold.client import ClientOpening, DrawPart, read_decisions
+from fastlloyd.lifecycle.threshold.client import ClientOpening, DrawParts, read_decisions
 from fastlloyd.lifecycle.threshold.returning import come_back, relay_states
 from fastlloyd.lifecycle.threshold.server import ServerOpening
 from fastlloyd.lifecycle.threshold.setup import ThresholdSetup
@@ -206,7 +206,7 @@ class MaskAgreement:
         yield from confirm_pairs(pairs, run_id=run_id, context=self.context)
         return pairs
 
-    def opening(self, plan: Any, draw: DrawPart, stored: StoredRounds) -> Party[ClientOpening]:
+    def opening(self, plan: Any, draw: DrawParts, stored: StoredRounds) -> Party[ClientOpening]:
         """Agree on threshold masks, or go on with the stored ones after learning what the others have opened.
 
         Parameters
@@ -214,7 +214,7 @@ class MaskAgreement:
         plan : Plan
             With `numbers` and `rounds`.
         draw : callable
-            Draws one part of a round's noise.
+            Draws the parts of a round's noise.
         stored : StoredRounds
 
         Raises

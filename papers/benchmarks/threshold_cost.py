@@ -35,7 +35,7 @@ from fastlloyd.crypto.link.identity import Identity, make_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.party.effects import Effect, Gather, Publish, Send
-from fastlloyd.run import in_memory
+from fastlloyd.run import simulation as in_memory
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.session import Session
 from fastlloyd.run.simulation import Simulation, Step
@@ -64,10 +64,10 @@ class Timed(Simulation):
         self._began = 0.0
 
     def _now(self, party: PartyId) -> float:
-        return self.clocks[party] + time.perf_counter() - self._began
+        return self.clocks[party] + time.thread_time() - self._began
 
     def _go_on(self, party: PartyId, step: Step, results: dict[PartyId, Any]) -> None:
-        self._began = time.perf_counter()
+        self._began = time.thread_time()
         super()._go_on(party, step, results)
         self.clocks[party] = self._now(party)
 

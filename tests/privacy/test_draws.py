@@ -19,6 +19,8 @@ TESTS = Path(__file__).parents[1]
 LIST = Path(__file__).with_name("draws.toml")
 SOURCE = "SecretRandom"
 KEYED = ("keystream", "KeyStream", "MaskStream", "KeyedRandom")
+FURTHER = ("exponentials", "_exceeds")
+"""What takes further bits of several sources, each by a function."""
 LIBRARIES = (
     "KeyGenerator",
     "create_relin_keys",
@@ -61,19 +63,32 @@ def _inside(node: ast.AST, where: str, sources: set[str]) -> Iterator[str]:
             for name in ast.walk(target)
             if isinstance(name, ast.Name)
         }
+    if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        sources = sources | {name for one in node.generators for name in _each_of(one, sources)}
     if isinstance(node, ast.ClassDef | ast.FunctionDef):
         where = f"{where}.{node.name}".lstrip(".")
     if isinstance(node, ast.Call):
         called = ast.unparse(node.func)
-        given = [ast.unparse(one) for one in (*node.args, *(word.value for word in node.keywords))]
+        arguments = [*node.args, *(word.value for word in node.keywords)]
+        inside = [one for several in arguments if isinstance(several, ast.List | ast.Tuple) for one in several.elts]
+        given = [ast.unparse(one) for one in (*arguments, *inside)]
         # A method of the source, the source itself, or its method as it is.
         used = any(called.rpartition(".")[0] == name for name in sources) or any(
             one in (name, f"{name}.bytes", f"{name}.uint64", f"{name}.further") for one in given for name in sources
         )
-        if used or called in (SOURCE, *SYSTEM) or called.rpartition(".")[2] in (*KEYED, *LIBRARIES):
+        named = called.rpartition(".")[2] in (*KEYED, *FURTHER, *LIBRARIES)
+        if (used and called != "zip") or called in (SOURCE, *SYSTEM) or named:
             yield f"{where} {called}".lstrip()
     for child in ast.iter_child_nodes(node):
         yield from _inside(child, where, sources)
+
+
+def _each_of(loop: ast.comprehension, sources: set[str]) -> set[str]:
+    """Return the names in a loop's target that stand for one of several sources: by their name."""
+    several = any(isinstance(one, ast.Name) and one.id in sources for one in ast.walk(loop.iter))
+    return {
+        one.id for one in ast.walk(loop.target) if several and isinstance(one, ast.Name) and one.id.endswith("secret")
+    }
 
 
 def _branches(value: ast.expr) -> list[ast.expr]:

@@ -15,7 +15,7 @@ from fastlloyd.crypto.link.identity import Credentials
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.lifecycle.masked_sums import server
 from fastlloyd.lifecycle.rounds import StoredRounds
-from fastlloyd.lifecycle.threshold.client import ClientOpening, DrawPart, ThresholdMasks
+from fastlloyd.lifecycle.threshold.client import ClientOpening, DrawParts, ThresholdMasks
 from fastlloyd.lifecycle.threshold.group import Group
 from fastlloyd.lifecycle.threshold.server import ServerOpening
 from fastlloyd.masking.fixed import Ring
@@ -108,9 +108,9 @@ def group_of(plan: Any) -> Group:
     return Group(plan.numbers, RUN_ID, fixed("context"), fixed("keys"), Credentials())
 
 
-def of_length(draw: DrawOne) -> DrawPart:
-    """Draw parts of the length that the round's plan gives them."""
-    return lambda t, elements, share, secret: draw(t, share, secret)
+def of_length(draw: DrawOne) -> DrawParts:
+    """Draw parts one by one, of the length that the round's plan gives them."""
+    return lambda t, elements, shares, secrets: np.stack([draw(t, *one) for one in zip(shares, secrets, strict=True)])
 
 
 def opened_masks(

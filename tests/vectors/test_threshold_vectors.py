@@ -78,7 +78,7 @@ def test_masks_boxes_and_what_is_opened(dealt: Dealt, r: int, bits: int) -> None
     quick = {me: bytes.fromhex(case["quick"][str(me.rank)]) for me in clients(5)[2:]}
     masks, boxes = dealt.board.quick_masks(r, quick, history, **shape)
     assert masks.tolist() == known["sum_of_masks"]
-    assert {str(me.rank): mask.tolist() for me, mask in boxes.items()} == known["box_masks"]
+    assert {str(rank): mask.tolist() for rank, mask in enumerate(boxes, 1)} == known["box_masks"]
     answers = {me: bytes.fromhex(case["answers"][str(me.rank)]) for me in clients(5)[1:4]}
     assert dealt.board.masks(r, SET, answers, history, **shape).tolist() == known["sum_of_masks_of_set"]
 

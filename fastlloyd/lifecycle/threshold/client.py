@@ -21,7 +21,7 @@ Source: Bonawitz et al. (2017), Figure 4, rounds 2 to 4; docs/protocol.md, "Thre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -50,11 +50,13 @@ from fastlloyd.randomness.prg import KEY_BYTES
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, Message, PartyId, decode_included, encode_included
 
-DrawPart = Callable[[int, int, Fraction, SecretRandom], NDArray[np.int64]]
-"""From a round, the length of its vector, the share of the planned variance in one part, and its source to that part.
+DrawParts = Callable[[int, int, Sequence[Fraction], Sequence[SecretRandom]], NDArray[np.int64]]
+"""From a round, the length of its vector, each part's share of the planned variance, and its source, to the parts.
 
-The part is an int64 array of that length, in grid units.
+They are an int64 array, shape (parts, length), in grid units.
 """
+
+_NOTHING: NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class ClientOpening:
     me : PartyId
     secrets : ClientSecrets
     draw : callable
-        Draws one part of a round's noise.
+        Draws the parts of a round's noise.
     decisions : mapping from round to GivenSet, optional
         Of an interrupted run.
     known : mapping from round to bytes of length 32, optional
@@ -137,7 +139,7 @@ class ClientOpening:
         group: Group,
         me: PartyId,
         secrets: ClientSecrets,
-        draw: DrawPart,
+        draw: DrawParts,
         *,
         decisions: Mapping[int, GivenSet] | None = None,
         known: Mapping[int, bytes] | None = None,
@@ -150,7 +152,7 @@ class ClientOpening:
         self._known = dict(known or {})
         self._over = max([0, *self._known, *self._decisions])
         self._sent: set[int] = set()
-        self._drawn: tuple[int, bytes, list[NDArray[np.int64]]] = (-1, b"", [])
+        self._drawn: tuple[int, bytes, NDArray[np.int64]] = (-1, b"", _NOTHING)
 
     def check_history(self, t: int, history: bytes) -> None:
         """Refuse replies other than those after which another client opened round t."""
@@ -195,27 +197,25 @@ class ClientOpening:
         """
         ring, length = shape.ring, shape.elements
         parts = self._draw_parts(t, history, length)
-        noise = ring.reduce(np.sum(parts, axis=0, dtype=np.int64))
+        noise = ring.reduce(parts.sum(axis=0, dtype=np.int64))
         covered: RingArray = vector + noise + self._secrets.vector_mask(t, history, ring=ring, elements=length)
         if not self._group.numbers.lost:
             return covered
         box = self._excess(t, history, shape, self._group.numbers.clients)
         return np.concatenate([covered, box + self._secrets.box_mask(t, history, ring=ring, elements=length)])
 
-    def _draw_parts(self, t: int, history: bytes, elements: int) -> list[NDArray[np.int64]]:
+    def _draw_parts(self, t: int, history: bytes, elements: int) -> NDArray[np.int64]:
         """Draw all parts of a round's noise: the same numbers each time, so they need not be stored."""
         if self._drawn[:2] != (t, history):
-            shapes = enumerate(self._group.parts.shapes)
-            drawn = [self._draw(t, elements, shape, self._secrets.part_random(t, history, j)) for j, shape in shapes]
-            self._drawn = (t, history, drawn)
+            shapes = self._group.parts.shapes
+            sources = [self._secrets.part_random(t, history, j) for j in range(len(shapes))]
+            self._drawn = (t, history, self._draw(t, elements, shapes, sources))
         return self._drawn[2]
 
     def _excess(self, t: int, history: bytes, shape: RingFormat, included: int) -> RingArray:
         """Return the sum of the parts that are taken off with so many clients in the set."""
         parts = self._draw_parts(t, history, shape.elements)
-        return shape.ring.reduce(
-            np.sum([parts[j] for j in self._group.parts.taken_off(included)], axis=0, dtype=np.int64)
-        )
+        return shape.ring.reduce(parts[list(self._group.parts.taken_off(included))].sum(axis=0, dtype=np.int64))
 
     def open(self, t: int, history: bytes, shape: RingFormat) -> Party[tuple[PartyId, ...]]:
         """Take part in the opening of round t, after the vector left; return the set.
@@ -226,13 +226,14 @@ class ClientOpening:
             The server asks for what this client must not give; names the server.
         """
         count = self._group.numbers.clients
+        self._secrets.quick(t)  # made while the others compute; what leaves is decided below
         said: RoundSet = yield Receive(SERVER, RoundSet, t, count)
         self._check(t, history, said)
         at_once = self._group.opens_at_once(said.included)
         yield from self._decide(t, GivenSet(said.included, at_once, said.signature, wide(history)))
         if at_once:
             yield Send((SERVER,), QuickAnswer(self._secrets.quick(t)), t, step=1)
-            return said.included
+            return self._wait_for_reply(t, said)
         vote = SetVote(self._group.vote(t, history, said.included))
         yield Send((SERVER,), vote, t, step=1)
         votes: SetVotes = yield Receive(SERVER, SetVotes, t, count)
@@ -242,6 +243,11 @@ class ClientOpening:
             yield Send((SERVER,), QuickAnswer(self._secrets.quick(t)), t, step=2)
         else:
             yield Send((SERVER,), self._answer(t, history, said.included, shape), t, step=2)
+        return self._wait_for_reply(t, said)
+
+    def _wait_for_reply(self, t: int, said: RoundSet) -> tuple[PartyId, ...]:
+        """Make the next round's masks ready while the server opens the sum; return the set."""
+        self._secrets.prepare_masks(t + 1)
         return said.included
 
     def _decide(self, t: int, decision: GivenSet) -> Party[None]:
@@ -298,7 +304,7 @@ class ClientOpening:
 
     def forget(self, t: int) -> Party[None]:
         """Delete the secrets of round t, whose reply is stored: what was not given can never be given."""
-        self._drawn = (-1, b"", [])
+        self._drawn = (-1, b"", _NOTHING)
         if self._secrets.first <= t:
             self._secrets.forget_before(t + 1)
             yield Save("threshold", self._secrets.to_bytes())
@@ -329,6 +335,8 @@ class ThresholdMasks:
 
     def shaped(self, ring: Ring, elements: int) -> Self:
         """Return the same masks for vectors of another ring or length."""
+        if self._zeros.dtype == ring.dtype and self._zeros.size == elements:
+            return self
         other = copy(self)
         other._zeros = np.zeros(elements, ring.dtype)
         other._common = None if self._common is None else self._common.shaped(ring, elements)

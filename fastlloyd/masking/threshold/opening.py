@@ -21,7 +21,7 @@ from fastlloyd.errors import PeerError, Reason, name_some
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.masking.threshold import shamir
 from fastlloyd.masking.threshold.numbers import Numbers
-from fastlloyd.masking.threshold.secrets import box_mask, own_mask, pair_mask
+from fastlloyd.masking.threshold.secrets import box_stream, own_mask, own_stream, pair_mask, read_masks
 from fastlloyd.masking.threshold.shamir import ELEMENT_BYTES
 from fastlloyd.masking.threshold.words import BOX, OWN, PAIRS, Words, check_of, hide_table
 from fastlloyd.randomness.prg import KEY_BYTES
@@ -49,15 +49,25 @@ class Board:
         log does. Their answers are used last from then on.
     """
 
-    __slots__ = ("_numbers", "_words", "wrong")
+    __slots__ = ("_numbers", "_ready", "_words", "wrong")
 
     def __init__(self, numbers: Numbers, words: Mapping[PartyId, Words]) -> None:
         self._numbers, self._words = numbers, dict(words)
+        self._ready: tuple[int, list[list[int]]] = (-1, [])
         self.wrong: dict[PartyId, str] = {}
+
+    def prepare(self, round_: int) -> None:
+        """Read the words that open a round for the set of everybody, before there are answers."""
+        self._ready = (round_, self._rows(round_, self._quick))
+
+    @property
+    def _quick(self) -> list[tuple[PartyId, int]]:
+        """Dealer and kind of the secrets of the set of everybody, in the order of an answer."""
+        return [(dealer, kind) for kind in (OWN, BOX) for dealer in clients(self._numbers.clients)]
 
     def quick_masks(
         self, round_: int, answers: Mapping[PartyId, bytes], history: bytes, *, ring: Ring, elements: int
-    ) -> tuple[RingArray, dict[PartyId, RingArray]]:
+    ) -> tuple[RingArray, RingArray]:
         """Open a round for the set of everybody.
 
         Parameters
@@ -73,24 +83,21 @@ class Board:
         -------
         masks : array, shape (elements,)
             What remains on the sum of all vectors: the sum of all own masks. Pair masks cancel.
-        boxes : dict from PartyId to array, shape (elements,)
-            What covers the box of each client.
+        boxes : array, shape (M, elements)
+            What covers the box of each client, by rank.
 
         Raises
         ------
         PeerError
             An answer has another length (its client is at fault), or a secret cannot be opened with these answers.
         """
-        everybody = clients(self._numbers.clients)
-        wanted = [(dealer, OWN) for dealer in everybody] + [(dealer, BOX) for dealer in everybody]
-        opened = self._open(round_, wanted, answers)
-        total = np.zeros(elements, ring.dtype)
-        for dealer in everybody:
-            total += own_mask(opened[dealer, OWN], round_, history, ring=ring, elements=elements)
-        boxes = {
-            dealer: box_mask(opened[dealer, BOX], round_, history, ring=ring, elements=elements) for dealer in everybody
-        }
-        return total, boxes
+        if self._ready[0] != round_:
+            self.prepare(round_)
+        opened, M = self._open(round_, self._quick, answers, self._ready[1]), self._numbers.clients
+        own = [own_stream(secret) for secret in opened[:M]]
+        boxes = [box_stream(secret) for secret in opened[M:]]
+        masks = read_masks(own, round_, history, ring=ring, elements=elements).sum(axis=0, dtype=ring.dtype)
+        return masks, read_masks(boxes, round_, history, ring=ring, elements=elements)
 
     def masks(
         self,
@@ -127,13 +134,13 @@ class Board:
         """
         everybody, inside = clients(self._numbers.clients), frozenset(included)
         wanted = [(dealer, OWN if dealer in inside else PAIRS) for dealer in everybody]
-        opened = self._open(round_, wanted, answers)
+        opened = self._open(round_, wanted, answers, self._rows(round_, wanted))
         total = np.zeros(elements, ring.dtype)
-        for dealer in everybody:
+        for dealer, secret in zip(everybody, opened, strict=True):
             if dealer in inside:
-                total += own_mask(opened[dealer, OWN], round_, history, ring=ring, elements=elements)
+                total += own_mask(secret, round_, history, ring=ring, elements=elements)
                 continue
-            keys = hide_table(self._words[dealer].table(round_), opened[dealer, PAIRS])
+            keys = hide_table(self._words[dealer].table(round_), secret)
             for member in inside:
                 key = keys[(member.rank - 1) * KEY_BYTES : member.rank * KEY_BYTES]
                 mask = pair_mask(key, round_, history, ring=ring, elements=elements)
@@ -143,21 +150,44 @@ class Board:
                     total -= mask
         return total
 
+    def _rows(self, round_: int, wanted: Sequence[tuple[PartyId, int]]) -> list[list[int]]:
+        """Return the words of each secret, given by dealer and kind, by holder."""
+        return [self._words[dealer].row(round_, kind) for dealer, kind in wanted]
+
     def _open(
-        self, round_: int, wanted: Sequence[tuple[PartyId, int]], answers: Mapping[PartyId, bytes]
-    ) -> dict[tuple[PartyId, int], int]:
-        """Return the wanted secrets, by dealer and kind; answers have one share for each, in this order."""
-        pads = {holder: _read(holder, answers[holder], len(wanted)) for holder in sorted(answers)}
-        return {
-            (dealer, kind): self._open_one(round_, dealer, kind, {h: pad[i] for h, pad in pads.items()})
-            for i, (dealer, kind) in enumerate(wanted)
-        }
+        self,
+        round_: int,
+        wanted: Sequence[tuple[PartyId, int]],
+        answers: Mapping[PartyId, bytes],
+        rows: Sequence[Sequence[int]],
+    ) -> list[int]:
+        """Return the wanted secrets; answers have a share for each, in this order, and rows a word of each holder."""
+        for holder in sorted(answers):
+            _check_length(holder, answers[holder], len(wanted))
+        terms, opened = self._terms(answers), []
+        for i, ((dealer, kind), row) in enumerate(zip(wanted, rows, strict=True)):
+            secret = sum(weight * (pads[i] + row[place]) for weight, pads, place in terms) % shamir.PRIME
+            if check_of(dealer, round_, kind, secret) != self._words[dealer].check(round_, kind):
+                secret = self._open_one(round_, dealer, kind, {h: _read(answers[h])[i] for h in sorted(answers)})
+                terms = self._terms(answers)  # an answer may have turned out to be wrong
+            opened.append(secret)
+        return opened
+
+    def _terms(self, answers: Mapping[PartyId, bytes]) -> list[tuple[int, list[int], int]]:
+        """Return weight, pads and place of the clients whose answers are used first, the same for all secrets."""
+        first = self._order(answers)[: self._numbers.threshold]
+        weights = _weights(tuple(holder.rank for holder in first))
+        return [(weights[holder.rank], _read(answers[holder]), holder.rank - 1) for holder in first]
+
+    def _order(self, answers: Collection[PartyId]) -> list[PartyId]:
+        """Return the clients in the order in which their answers are used."""
+        return sorted(answers, key=lambda holder: (holder in self.wrong, holder))
 
     def _open_one(self, round_: int, dealer: PartyId, kind: int, pads: Mapping[PartyId, int]) -> int:
         """Return one secret, and note whose share of it was wrong."""
         words = self._words[dealer]
         check = words.check(round_, kind)
-        order = sorted(pads, key=lambda holder: (holder in self.wrong, holder))
+        order = self._order(pads)
         for chosen in _choices(order, self._numbers.threshold):
             shares = {h.rank: (pads[h] + words.word(round_, kind, h)) % shamir.PRIME for h in chosen}
             secret = shamir.combine(_weights(tuple(shares)), shares)
@@ -192,13 +222,16 @@ class Board:
 _weights = lru_cache(maxsize=256)(shamir.weights)
 
 
-def _read(sender: PartyId, answer: bytes, count: int) -> list[int]:
-    """Return the elements of an answer."""
+def _check_length(sender: PartyId, answer: bytes, count: int) -> None:
     if len(answer) != count * ELEMENT_BYTES:
         raise PeerError(
             f"{sender} sent an answer of {len(answer)} bytes, expected {count * ELEMENT_BYTES}; check its version",
             rank=sender.rank,
         )
+
+
+def _read(answer: bytes) -> list[int]:
+    """Return the elements of an answer."""
     return [int.from_bytes(answer[at : at + ELEMENT_BYTES], "little") for at in range(0, len(answer), ELEMENT_BYTES)]
 
 

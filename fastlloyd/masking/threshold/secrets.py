@@ -11,7 +11,8 @@ Source: docs/protocol.md, "Threshold masks: numbers, parts, secrets"; Bonawitz e
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -24,12 +25,46 @@ from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.masking.threshold.shamir import ELEMENT_BYTES, WIDE_BYTES
 from fastlloyd.masking.threshold.words import BOX, KINDS, OWN, PAIRS, Words, check_of, hide_table
 from fastlloyd.randomness import domains
-from fastlloyd.randomness.prg import KEY_BYTES, NONCE_BYTES, derive, keystream
+from fastlloyd.randomness.prg import KEY_BYTES, NONCE_BYTES, Derivation, derive, keystream
 from fastlloyd.randomness.secret import KeyedRandom, SecretRandom
 from fastlloyd.wire.header import PartyId, clients
 
 _NO_NONCE = bytes(NONCE_BYTES)
 _HEAD = struct.Struct("<III")
+
+
+class _Round:
+    """What one client holds in one round, and what follows from it alone, computed when it is first asked for."""
+
+    def __init__(self, root: bytes, pairs: Mapping[PartyId, bytes]) -> None:
+        self.root, self.pairs = root, dict(pairs)
+        self.from_root = Derivation(root)
+        self.from_pairs = {other: Derivation(pair) for other, pair in pairs.items()}
+        self.quick: bytes | None = None
+
+    def next(self) -> _Round:
+        """Return the next round's."""
+        keys = {other: pair.derive(domains.THRESHOLD_NEXT) for other, pair in self.from_pairs.items()}
+        return _Round(self.from_root.derive(domains.THRESHOLD_NEXT), keys)
+
+    def pair_key(self, other: PartyId) -> bytes:
+        """Return k_ij, from which the mask of a pair comes."""
+        return self.from_pairs[other].derive(domains.THRESHOLD_PAIR_KEY)
+
+    @cached_property
+    def own_stream(self) -> MaskStream:
+        """The stream of this client's own mask."""
+        return own_stream(_secret(self.from_root, OWN))
+
+    @cached_property
+    def box_stream(self) -> MaskStream:
+        """The stream that covers this client's box."""
+        return box_stream(_secret(self.from_root, BOX))
+
+    @cached_property
+    def pair_streams(self) -> dict[PartyId, MaskStream]:
+        """The stream of the mask of each pair."""
+        return {other: pair_stream(self.pair_key(other)) for other in self.pairs}
 
 
 class ClientSecrets:
@@ -45,7 +80,7 @@ class ClientSecrets:
         The first round whose secrets are still here.
     """
 
-    __slots__ = ("_own", "_pairs", "_root", "first", "me", "numbers", "rounds")
+    __slots__ = ("_own", "_pairs", "_ready", "_root", "first", "me", "numbers", "rounds")
 
     def __init__(
         self,
@@ -62,6 +97,7 @@ class ClientSecrets:
         self._root = root
         self._pairs = {other: pairs[other] for other in sorted(pairs)}
         self._own = own  # from round `first` on: this client's share of each of its own secrets
+        self._ready: dict[int, _Round] = {}
 
     def __repr__(self) -> str:
         return f"ClientSecrets({self.me}, from round {self.first})"
@@ -97,34 +133,36 @@ class ClientSecrets:
             pairs={other: derive(pair, domains.THRESHOLD_ROUND) for other, pair in pairs.items()},
             own=[],
         )
-        root, states, content = mine._root, mine._pairs, []
+        this, content = _Round(mine._root, mine._pairs), []
         for round_ in range(rounds):
-            published, own = mine._deal_round(round_, root, states, secret)
+            published, own = mine._deal_round(round_, this, secret)
             content.append(published)
             mine._own.append(own)
-            root, states = _forward(root, states)
+            this = this.next()
         return mine, Words(me, numbers.clients, rounds, b"".join(content))
 
-    def _deal_round(
-        self, round_: int, root: bytes, pairs: Mapping[PartyId, bytes], random: SecretRandom
-    ) -> tuple[bytes, bytes]:
+    def _deal_round(self, round_: int, this: _Round, random: SecretRandom) -> tuple[bytes, bytes]:
         """Share a round's secrets: return words, table and checks, and this client's own shares."""
         me, numbers = self.me, self.numbers
+        secrets = {kind: _secret(this.from_root, kind) for kind in KINDS}
         words, checks, own = [], [], []
-        for kind in KINDS:
-            shared = _secret(root, kind)
+        for kind, shared in secrets.items():
             shares = shamir.split(shared, numbers.threshold, numbers.clients, random)
-            for other, pair in pairs.items():
+            for other, pair in this.from_pairs.items():
                 words.append(shamir.to_bytes((shares[other.rank - 1] - _pad(pair, me, other, kind)) % shamir.PRIME))
             own.append(shamir.to_bytes(shares[me.rank - 1]))
             checks.append(check_of(me, round_, kind, shared))
-        keys = {me: bytes(KEY_BYTES)} | {
-            other: derive(pair, domains.THRESHOLD_PAIR_KEY) for other, pair in pairs.items()
-        }
-        table = hide_table(b"".join(keys[party] for party in sorted(keys)), _secret(root, PAIRS))
+        keys = {me: bytes(KEY_BYTES)} | {other: this.pair_key(other) for other in this.pairs}
+        table = hide_table(b"".join(keys[party] for party in sorted(keys)), secrets[PAIRS])
         end = me.rank * KEY_BYTES
         # This client has no key with itself: its place would show bytes of the stream.
         return b"".join((*words, table[: end - KEY_BYTES], table[end:], *checks)), b"".join(own)
+
+    def prepare_masks(self, round_: int) -> None:
+        """Make ready what covers the vector and box of a round, if it exists: before its history is known."""
+        if self.first <= round_ < self.rounds:
+            this = self._at(round_)
+            _ = this.own_stream, this.box_stream, this.pair_streams
 
     def vector_mask(self, round_: int, history: bytes, *, ring: Ring, elements: int) -> RingArray:
         """Return what covers the vector of a round: the own mask, and one with each other client.
@@ -146,20 +184,20 @@ class ClientSecrets:
         InternalError
             The secrets of this round are forgotten, or were never dealt.
         """
-        root, pairs = self._at(round_)
-        result = own_mask(_secret(root, OWN), round_, history, ring=ring, elements=elements).copy()
-        for other, pair in pairs.items():
-            mask = pair_mask(derive(pair, domains.THRESHOLD_PAIR_KEY), round_, history, ring=ring, elements=elements)
-            if self.me < other:
-                result += mask
-            else:
-                result -= mask
+        this = self._at(round_)
+        streams = [this.own_stream, *this.pair_streams.values()]
+        masks = read_masks(streams, round_, history, ring=ring, elements=elements)
+        # The own one, then those of pairs by rank: with lower ranks, then with higher ones.
+        lower, higher = (
+            part.sum(axis=0, dtype=ring.dtype) for part in (masks[1 : self.me.rank], masks[self.me.rank :])
+        )
+        result: RingArray = masks[0] + higher - lower
         return result
 
     def box_mask(self, round_: int, history: bytes, *, ring: Ring, elements: int) -> RingArray:
         """Return what covers the sealed excess of a round; parameters and errors as for `vector_mask`."""
-        root, _ = self._at(round_)
-        return box_mask(_secret(root, BOX), round_, history, ring=ring, elements=elements)
+        mask: RingArray = read_masks([self._at(round_).box_stream], round_, history, ring=ring, elements=elements)[0]
+        return mask
 
     def part_random(self, round_: int, history: bytes, part: int) -> KeyedRandom:
         """Return the source from which one part of a round's noise is drawn: the same bits each time.
@@ -177,10 +215,10 @@ class ClientSecrets:
         InternalError
             As for `vector_mask`.
         """
-        root, _ = self._at(round_)
-        context = struct.pack("<II", part, round_) + history
-        bits, further = (derive(root, label, context) for label in (domains.THRESHOLD_PART, domains.THRESHOLD_FURTHER))
-        return KeyedRandom(bits, further)
+        root, context = self._at(round_).from_root, struct.pack("<II", part, round_) + history
+        return KeyedRandom(
+            *(root.derive(label, context) for label in (domains.THRESHOLD_PART, domains.THRESHOLD_FURTHER))
+        )
 
     def quick(self, round_: int) -> bytes:
         """Return the answer that opens a round for the set of everybody, 64 M bytes.
@@ -192,7 +230,10 @@ class ClientSecrets:
         InternalError
             As for `vector_mask`.
         """
-        return self._answer(round_, [OWN] * self.numbers.clients + [BOX] * self.numbers.clients)
+        this = self._at(round_)
+        if this.quick is None:
+            this.quick = self._answer(round_, [OWN] * self.numbers.clients + [BOX] * self.numbers.clients)
+        return this.quick
 
     def answer(self, round_: int, included: Collection[PartyId]) -> bytes:
         """Return the answer that opens a round for a set, 32 M bytes.
@@ -209,7 +250,7 @@ class ClientSecrets:
 
     def _answer(self, round_: int, kinds: list[int]) -> bytes:
         """Return a pad or share for each kind, of the clients by rank, again and again."""
-        _, pairs = self._at(round_)
+        pairs = self._at(round_).from_pairs
         own, M = self._own[round_ - self.first], self.numbers.clients
         parts = []
         for place, kind in enumerate(kinds):
@@ -232,7 +273,9 @@ class ClientSecrets:
             return
         if round_ > self.rounds:
             raise InternalError(f"expected a round up to {self.rounds}, got {round_}")
-        self._root, self._pairs = self._walk(round_)
+        this = self._walk(round_)
+        self._root, self._pairs = this.root, this.pairs
+        self._ready = {later: ready for later, ready in self._ready.items() if later >= round_}
         del self._own[: round_ - self.first]
         self.first = round_
 
@@ -267,58 +310,66 @@ class ClientSecrets:
         pairs = dict(zip(others, keys[1:], strict=True))
         return cls(numbers, me, rounds=rounds, first=first, root=keys[0], pairs=pairs, own=own)
 
-    def _at(self, round_: int) -> tuple[bytes, dict[PartyId, bytes]]:
-        """Return root(r) and s_ij(r) of a round that is not over."""
+    def _at(self, round_: int) -> _Round:
+        """Return what a round that is not over has; it is kept until the round is."""
         if not self.first <= round_ < self.rounds:
             raise InternalError(
                 f"the threshold secrets of round {round_} are not here: expected a round from {self.first} to below "
                 f"{self.rounds}"
             )
-        return self._walk(round_)
+        if round_ not in self._ready:
+            self._ready[round_] = self._walk(round_)
+        return self._ready[round_]
 
-    def _walk(self, round_: int) -> tuple[bytes, dict[PartyId, bytes]]:
+    def _walk(self, round_: int) -> _Round:
         """Run root and pair secrets forward to a round."""
-        root, pairs = self._root, self._pairs
-        for _ in range(round_ - self.first):
-            root, pairs = _forward(root, pairs)
-        return root, pairs
+        at = max((ready for ready in self._ready if ready <= round_), default=self.first)
+        this = self._ready.get(at) or _Round(self._root, self._pairs)
+        for _ in range(round_ - at):
+            this = this.next()
+        return this
 
 
-def _forward(root: bytes, pairs: Mapping[PartyId, bytes]) -> tuple[bytes, dict[PartyId, bytes]]:
-    """Return root and pair secrets of the next round."""
-    return derive(root, domains.THRESHOLD_NEXT), {
-        other: derive(pair, domains.THRESHOLD_NEXT) for other, pair in pairs.items()
-    }
-
-
-def _secret(root: bytes, kind: int) -> int:
+def _secret(root: Derivation, kind: int) -> int:
     """Return g(r, kind), an integer below p."""
-    key = derive(root, domains.THRESHOLD_SECRET, bytes([kind]))
+    key = root.derive(domains.THRESHOLD_SECRET, bytes([kind]))
     return shamir.reduce_wide(keystream(key, _NO_NONCE, WIDE_BYTES))
 
 
-def _pad(pair: bytes, dealer: PartyId, holder: PartyId, kind: int) -> int:
+def _pad(pair: Derivation, dealer: PartyId, holder: PartyId, kind: int) -> int:
     """Return the pad of the share that one client of a pair deals to the other."""
-    key = derive(pair, domains.THRESHOLD_PAD, struct.pack("<IIB", dealer.rank, holder.rank, kind))
+    key = pair.derive(domains.THRESHOLD_PAD, struct.pack("<IIB", dealer.rank, holder.rank, kind))
     return shamir.reduce_wide(keystream(key, _NO_NONCE, WIDE_BYTES))
+
+
+def own_stream(secret: int) -> MaskStream:
+    """Return the stream of a client's own mask, from its secret of kind OWN."""
+    return MaskStream(shamir.to_bytes(secret), domains.THRESHOLD_OWN_MASK, b"")
+
+
+def box_stream(secret: int) -> MaskStream:
+    """Return the stream of what covers a client's sealed excess, from its secret of kind BOX."""
+    return MaskStream(shamir.to_bytes(secret), domains.THRESHOLD_BOX_MASK, b"")
+
+
+def pair_stream(key: bytes) -> MaskStream:
+    """Return the stream of the mask of a pair, from k_ij(r), 32 bytes: the lower rank adds it."""
+    return MaskStream(key, domains.THRESHOLD_PAIR_MASK, b"")
+
+
+def read_masks(streams: Sequence[MaskStream], round_: int, history: bytes, *, ring: Ring, elements: int) -> RingArray:
+    """Return the mask of each stream in a round, nonce from round and history; shape (len(streams), elements)."""
+    content = b"".join([stream.read(round_, history, elements * ring.element_bytes) for stream in streams])
+    return np.frombuffer(content, ring.dtype).reshape(len(streams), elements)
 
 
 def own_mask(secret: int, round_: int, history: bytes, *, ring: Ring, elements: int) -> RingArray:
     """Return a client's own mask, from its secret of kind OWN; array, shape (elements,)."""
-    return _stream(shamir.to_bytes(secret), domains.THRESHOLD_OWN_MASK, round_, history, ring=ring, elements=elements)
-
-
-def box_mask(secret: int, round_: int, history: bytes, *, ring: Ring, elements: int) -> RingArray:
-    """Return what covers a client's sealed excess, from its secret of kind BOX; array, shape (elements,)."""
-    return _stream(shamir.to_bytes(secret), domains.THRESHOLD_BOX_MASK, round_, history, ring=ring, elements=elements)
+    mask: RingArray = read_masks([own_stream(secret)], round_, history, ring=ring, elements=elements)[0]
+    return mask
 
 
 def pair_mask(key: bytes, round_: int, history: bytes, *, ring: Ring, elements: int) -> RingArray:
     """Return the mask of a pair, from k_ij(r), 32 bytes: the lower rank adds it; array, shape (elements,)."""
-    return _stream(key, domains.THRESHOLD_PAIR_MASK, round_, history, ring=ring, elements=elements)
-
-
-def _stream(key: bytes, purpose: bytes, round_: int, history: bytes, *, ring: Ring, elements: int) -> RingArray:
-    """Return ring elements of a key's stream, nonce from round and history."""
-    content = MaskStream(key, purpose, b"").read(round_, history, elements * ring.element_bytes)
-    return np.frombuffer(content, ring.dtype)
+    mask: RingArray = read_masks([pair_stream(key)], round_, history, ring=ring, elements=elements)[0]
+    return mask

@@ -62,6 +62,13 @@ class Words:
         """Return the word of one holder, an integer below p; 0 for the dealer's own share, which has no pad."""
         return 0 if holder == self.dealer else int.from_bytes(self._piece(round_, kind, holder), "little")
 
+    def row(self, round_: int, kind: int) -> list[int]:
+        """Return the words of all holders by rank, as `word` does."""
+        first = kind * (self.clients - 1)
+        found = [int.from_bytes(self._at(round_, first + place), "little") for place in range(self.clients - 1)]
+        found.insert(self.dealer.rank - 1, 0)
+        return found
+
     def table(self, round_: int) -> bytes:
         """Return the hidden pair keys of a round by rank, 32 M bytes; zeros at the dealer's place."""
         others = (PartyId(rank) for rank in range(1, self.clients + 1))

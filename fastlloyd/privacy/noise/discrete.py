@@ -24,9 +24,13 @@ Goryczka and Xiong (2017), for Polya shares.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 from itertools import count as count_from
 from typing import Any
 
@@ -39,7 +43,7 @@ from fastlloyd.privacy.noise.sampler import (
     WORD_BITS,
     Draw,
     check_scale,
-    exponential,
+    exponentials,
     interval_arithmetic,
     refine,
     round_certain,
@@ -78,18 +82,52 @@ def discrete_gaussian(variance: Fraction, size: int | tuple[int, ...], secret: S
     -------
     One of the shares whose sum `privacy/shares.py` accounts for.
     """
-    check_scale(math.sqrt(variance) if variance > 0 else 0.0, MAX_SCALE)
     shape, count = vector_shape(size)
-    noise = np.empty(count, dtype=np.int64)
-    scale = math.isqrt(math.floor(variance)) + 1
-    filled = 0
-    while filled < count:
-        trials = min(_BLOCK, 2 * (count - filled) + 16)
-        proposed = _geometric(scale, trials, secret) - _geometric(scale, trials, secret)
-        accepted = proposed[_accept(proposed, variance, scale, secret)][: count - filled]
-        noise[filled : filled + accepted.size] = accepted
-        filled += accepted.size
-    return noise.reshape(shape)
+    return discrete_gaussians([[gaussian_law(variance)]], [count], [secret]).reshape(shape)
+
+
+def discrete_gaussians(
+    laws: Sequence[Sequence[GaussianLaw]], counts: Sequence[int], secrets: Sequence[SecretRandom]
+) -> NDArray[np.int64]:
+    """Draw several vectors of such integers in one pass, each from its own source and in pieces of several laws.
+
+    Parameters
+    ----------
+    laws : sequence of sequences of GaussianLaw
+        Of each vector those of its pieces.
+    counts : sequence of int
+        How many integers each piece has; the same for all vectors.
+    secrets : sequence of SecretRandom
+        One for each vector. From each come the same bits as if its pieces were drawn alone, one after the other.
+
+    Returns
+    -------
+    int64 array, shape (number of vectors, sum of counts)
+
+    Privacy
+    -------
+    As for `discrete_gaussian`: vectors are independent if their sources are.
+    """
+    ends = [*accumulate(counts)]
+    noise = np.empty((len(laws), ends[-1]), dtype=np.int64)
+    vectors = [
+        _Vector(
+            secret, zip(pieces, (row[end - count : end] for count, end in zip(counts, ends, strict=True)), strict=True)
+        )
+        for pieces, row, secret in zip(laws, noise, secrets, strict=True)
+    ]
+    while vectors:
+        words = [piece for vector in vectors for piece in vector.ask()]
+        tried = tuple((law, trials) for vector in vectors for law, trials in vector.tried)
+        owners = [vector.secret for vector in vectors for _ in vector.tried]
+        proposed, accepted = _Proposals(tried, owners).decide(np.concatenate(words, axis=1))
+        start = 0
+        for vector in vectors:
+            end = start + sum(trials for _, trials in vector.tried)
+            vector.take(proposed[start:end], accepted[start:end])
+            start = end
+        vectors = [vector for vector in vectors if vector.left]
+    return noise
 
 
 def polya_difference(
@@ -133,37 +171,143 @@ def polya_difference(
     return noise.reshape(dimensions)
 
 
-def _geometric(scale: int, count: int, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw floor(scale E), E a standard exponential: P(x >= k) = exp(-k / scale)."""
-    return exponential(scale, secret.uint64(count), secret.further, shift=0.5)
+@dataclass(frozen=True, slots=True, eq=False)
+class GaussianLaw:
+    """A discrete Gaussian of variance v, and the scale t of the proposals for it; from `gaussian_law`."""
+
+    variance: Fraction
+    scale: int
+    centre: float  # v / t
+    twice: float  # 2 v
 
 
-def _accept(proposed: NDArray[np.int64], variance: Fraction, scale: int, secret: SecretRandom) -> NDArray[np.bool_]:
-    """Decide each with probability exp(-(abs(y) - v / t)^2 / (2 v)): whether a standard exponential exceeds that."""
-    words = secret.uint64(proposed.size)
-    uniform, log_error = unit(words)
-    level = -np.log(uniform)
-    level_error = log_error + level * 2.0**-50
-    level_error[words == 0] = np.inf
-    needed, needed_error = _needed(proposed, variance, scale)
-    margin = level - needed
-    error = (level_error + needed_error) * (1.0 + 2.0**-20) + (level + needed) * 2.0**-52
-    accepted: NDArray[np.bool_] = margin > 0.0
-    for i in np.flatnonzero(~(np.abs(margin) > error)):
-        exact = (abs(int(proposed[i])) - variance / scale) ** 2 / (2 * variance)
-        accepted[i] = _exceeds(int(words[i]), exact, secret.further)
-    return accepted
+@lru_cache(maxsize=256)
+def gaussian_law(variance: Fraction) -> GaussianLaw:
+    """Prepare to draw from a discrete Gaussian.
+
+    Raises
+    ------
+    ConfigError, RangeError
+        The variance is not positive or too large.
+    """
+    check_scale(math.sqrt(variance) if variance > 0 else 0.0, MAX_SCALE)
+    scale = math.isqrt(math.floor(variance)) + 1
+    return GaussianLaw(variance, scale, float(variance / scale), float(2 * variance))
 
 
-def _needed(
-    proposed: NDArray[np.int64], variance: Fraction, scale: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (abs(y) - v / t)^2 / (2 v) of each, and a bound on its error."""
-    centre, twice = float(variance / scale), float(2 * variance)
-    away = np.abs(proposed) - centre
-    away_error = (centre + np.abs(away)) * 2.0**-51
-    needed = away * away / twice
-    return needed, needed * 2.0**-49 + (2.0 * np.abs(away) + away_error) * away_error / twice
+class _Vector:
+    """A vector that is still to be filled from one source.
+
+    Attributes
+    ----------
+    secret : SecretRandom
+    left : deque of pairs of GaussianLaw and array
+        What is still to be drawn, and where it goes.
+    tried : list of pairs of GaussianLaw and int
+        The pieces for which words were read last, and how many proposals these are.
+    """
+
+    __slots__ = ("_read", "left", "secret", "tried")
+
+    def __init__(self, secret: SecretRandom, pieces: Iterable[tuple[GaussianLaw, NDArray[np.int64]]]) -> None:
+        self.secret = secret
+        self.left = deque(pieces)
+        self.tried: list[tuple[GaussianLaw, int]] = []
+        self._read = np.zeros(0, dtype=np.uint64)
+
+    def ask(self) -> Iterator[NDArray[np.uint64]]:
+        """Read words for the next pieces, as far as they probably fill them; yield each one's, shape (3, n)."""
+        self.tried = []
+        for law, room in self.left:
+            enough = _enough(room.size)
+            self.tried.append((law, min(enough, _BLOCK)))
+            if enough > _BLOCK:
+                break
+        more = 3 * sum(trials for _, trials in self.tried) - self._read.size
+        if more > 0:
+            self._read = np.concatenate((self._read, self.secret.uint64(more)))
+        start = 0
+        for _, trials in self.tried:
+            yield self._read[start : start + 3 * trials].reshape(3, trials)
+            start += 3 * trials
+
+    def take(self, proposed: NDArray[np.int64], accepted: NDArray[np.bool_]) -> None:
+        """Fill pieces from proposals, up to the first that they do not fill: the words after it are read again."""
+        start = 0
+        for law, trials in self.tried:
+            _, room = self.left.popleft()
+            fit = proposed[start : start + trials][accepted[start : start + trials]][: room.size]
+            room[: fit.size] = fit
+            start += trials
+            if fit.size < room.size:
+                self.left.appendleft((law, room[fit.size :]))
+                break
+        self._read = self._read[3 * start :]
+
+
+def _enough(count: int) -> int:
+    """Return how many proposals fill so many places, but for a chance below 1e-8: over three in four are accepted."""
+    return 2 * count + 16
+
+
+@lru_cache(maxsize=16)
+def _each(tried: tuple[tuple[GaussianLaw, int], ...]) -> NDArray[np.float64]:
+    """Return scale, v / t and 2 v of each proposal, shape (3, number of proposals)."""
+    values = np.array([(law.scale, law.centre, law.twice) for law, _ in tried], dtype=np.float64)
+    return np.repeat(values.T, [trials for _, trials in tried], axis=1)
+
+
+class _Proposals:
+    """Proposals for several discrete Gaussians, so many of each, in one array.
+
+    Parameters
+    ----------
+    tried : sequence of pairs of GaussianLaw and int
+    secrets : sequence of SecretRandom
+        The source of each.
+    """
+
+    def __init__(self, tried: tuple[tuple[GaussianLaw, int], ...], secrets: Sequence[SecretRandom]) -> None:
+        self._tried, self._secrets = tried, secrets
+        self._scale, self._centre, self._twice = _each(tried)
+
+    def decide(self, words: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Turn words, shape (3, all trials), into proposals and whether each is accepted."""
+        # floor(t E), E a standard exponential: geometric, P(x >= k) = exp(-k / t).
+        scales = np.concatenate((self._scale, self._scale))
+        first, second = exponentials(scales, words[:2].reshape(-1), self._further, shift=0.5).reshape(2, -1)
+        return first - second, self.accept(first - second, words[2])
+
+    def accept(self, proposed: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Decide each with chance exp(-(abs(y) - v / t)^2 / (2 v)): whether a standard exponential exceeds that."""
+        uniform, log_error = unit(words)
+        level = -np.log(uniform)
+        level_error = log_error + level * 2.0**-50
+        level_error[words == 0] = np.inf
+        needed, needed_error = self._needed(proposed)
+        margin = level - needed
+        error = (level_error + needed_error) * (1.0 + 2.0**-20) + (level + needed) * 2.0**-52
+        accepted: NDArray[np.bool_] = margin > 0.0
+        for i in np.flatnonzero(~(np.abs(margin) > error)).tolist():
+            law, _ = self._tried[self._owner(i)]
+            exact = (abs(int(proposed[i])) - law.variance / law.scale) ** 2 / (2 * law.variance)
+            accepted[i] = _exceeds(int(words[i]), exact, self._further(i))
+        return accepted
+
+    def _needed(self, proposed: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return (abs(y) - v / t)^2 / (2 v) of each, and a bound on its error."""
+        away = np.abs(proposed) - self._centre
+        away_error = (self._centre + np.abs(away)) * 2.0**-51
+        needed = away * away / self._twice
+        return needed, needed * 2.0**-49 + (2.0 * np.abs(away) + away_error) * away_error / self._twice
+
+    def _owner(self, place: int) -> int:
+        """Return whose the proposal at this place is."""
+        return bisect_right([*accumulate(trials for _, trials in self._tried)], place)
+
+    def _further(self, place: int) -> Draw:
+        """Return what gives further bits for the word at this place, of two rows of words or one."""
+        return self._secrets[self._owner(place % self._scale.size)].further
 
 
 def _exceeds(word: int, level: Fraction, draw: Draw) -> bool:

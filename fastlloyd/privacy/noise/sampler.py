@@ -285,15 +285,36 @@ def exponential(
     -------
     int64 array, shape (n,)
     """
+    return exponentials(scale, first, lambda i: draw, shift=shift, inflate=inflate)
+
+
+def exponentials(
+    scales: float | NDArray[np.float64],
+    first: NDArray[np.uint64],
+    draw: Callable[[int], Draw],
+    *,
+    shift: float = 0.0,
+    inflate: float = 1.0,
+) -> NDArray[np.int64]:
+    """Turn uniforms of several sources into rounded exponentials of several scales; the rest as for `exponential`.
+
+    Parameters
+    ----------
+    scales : float, or float64 array, shape (n,)
+    first : uint64 array, shape (n,)
+    draw : callable
+        From a place in `first` to what gives 64 further random bits of its source.
+    """
     uniform, log_error = unit(first)
     values = -np.log(uniform)
-    error = (log_error + values * 2.0**-50) * (scale * inflate * (1.0 + 2.0**-40))
+    error = (log_error + values * 2.0**-50) * (scales * inflate * (1.0 + 2.0**-40))
     error[first == 0] = np.inf
-    noise, unsure = round_certain(values * scale - shift, error)
+    noise, unsure = round_certain(values * scales - shift, error)
     if unsure.size:
-        arithmetic = interval_arithmetic()
-        for i in unsure:
-            (noise[i],) = refine(arithmetic, partial(_exponentials, shift=shift), scale, (int(first[i]),), draw)
+        arithmetic, all_scales = interval_arithmetic(), np.broadcast_to(scales, first.shape)
+        for i in unsure.tolist():
+            values_of, scale = partial(_exponentials, shift=shift), float(all_scales[i])
+            (noise[i],) = refine(arithmetic, values_of, scale, (int(first[i]),), draw(i))
     return noise
 
 

@@ -7,7 +7,7 @@ only; the result is the clients'.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby
@@ -26,7 +26,7 @@ from fastlloyd.protocol.masked import Masked, masked_flow, masked_sights, name_r
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.quality import expect, noise_of
-from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
+from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_parts, first_centers
 from fastlloyd.protocols.fastlloyd.settings import MECHANISMS, PLUS, PublicParameters, Settings
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.outlook import Expected, PlanLine
@@ -82,9 +82,11 @@ class FastLloydFamily(Masked[Plan]):
         """Draw the server's noise of round t in grid units, shape (plan.elements(t),)."""
         return draw_noise(plan, t, secret)
 
-    def share(self, plan: Plan, t: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
-        """Draw one client's share of round t's noise, or a part of it, in grid units, shape (plan.elements(t),)."""
-        return draw_share(plan, t, share, secret)
+    def noise_parts(
+        self, plan: Plan, t: int, shares: Sequence[Fraction], secrets: Sequence[SecretRandom]
+    ) -> NDArray[np.int64]:
+        """Draw parts of one client's share of round t's noise, in grid units."""
+        return draw_parts(plan, t, shares, secrets)
 
     def play_client(
         self, session: Session, plan: Plan, points: GridPoints, secrets: Masks, stored: StoredRounds

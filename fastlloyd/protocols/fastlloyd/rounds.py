@@ -10,7 +10,7 @@ Source: FastLloyd, Alg. 1 lines 3, 6 to 13 (local update) and 18 to 20 (post-pro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -24,7 +24,7 @@ from fastlloyd.kmeans.merging import Merging, gather, merge
 from fastlloyd.kmeans.update import bring_inside, clip_step, join, move, split, truncate
 from fastlloyd.privacy.noise.sampler import round_laplace, round_normal
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, SHARED
-from fastlloyd.privacy.shares import draw_gaussian_share, draw_laplace_share
+from fastlloyd.privacy.shares import draw_gaussian_parts, draw_laplace_parts
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus import first_state, next_state, plus_update
 from fastlloyd.protocols.fastlloyd.plus_grid import State
@@ -102,11 +102,17 @@ def draw_noise(plan: Plan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
         return np.zeros(plan.elements(t), dtype=np.int64)
     # Laplace noise on each coordinate: scale b with L1 sensitivity d 2^q is epsilon = d 2^q / b for all.
     draw = round_normal if plan.mechanism == "gaussian" else round_laplace
-    return _draw_each(plan, t, lambda scale, size: draw(scale, size, secret))
+    return np.concatenate([draw(scale, count, secret) for scale, count in _noise(plan, t)])
 
 
 def draw_share(plan: Plan, t: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw one client's share of round t's noise, or a part of it, in grid units, shape (plan.elements(t),).
+    """Draw one client's share of round t's noise in grid units, shape (plan.elements(t),), as `draw_parts` does."""
+    drawn: NDArray[np.int64] = draw_parts(plan, t, [share], [secret])[0]
+    return drawn
+
+
+def draw_parts(plan: Plan, t: int, shares: Sequence[Fraction], secrets: Sequence[SecretRandom]) -> NDArray[np.int64]:
+    """Draw parts of one client's share of round t's noise in grid units, shape (len(shares), plan.elements(t)).
 
     Zeros where the server adds the noise.
 
@@ -116,16 +122,15 @@ def draw_share(plan: Plan, t: int, share: Fraction, secret: SecretRandom) -> NDA
     Privacy: m - t shares together have the scales of the plan (`privacy/shares.py`).
     """
     if plan.mechanism not in SHARED:
-        return np.zeros(plan.elements(t), dtype=np.int64)
-    draw = draw_gaussian_share if plan.mechanism == GAUSSIAN_SHARES else draw_laplace_share
-    return _draw_each(plan, t, lambda scale, size: draw(scale, share, size, secret))
+        return np.zeros((len(shares), plan.elements(t)), dtype=np.int64)
+    draw = draw_gaussian_parts if plan.mechanism == GAUSSIAN_SHARES else draw_laplace_parts
+    return draw(_noise(plan, t), shares, secrets)
 
 
-def _draw_each(plan: Plan, t: int, draw: Callable[[float, int], NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Draw round t's noise on its sums, if it has any, and then on its counts, with their scales."""
+def _noise(plan: Plan, t: int) -> list[tuple[float, int]]:
+    """Return scale and number of elements of round t's noise on its sums, if it has any, and then on its counts."""
     planned, (sums, counts) = plan.rounds[t], plan.lengths(t)
-    on_sums = [draw(planned.sum_scale, sums)] if sums else []
-    return np.concatenate([*on_sums, draw(planned.count_scale, counts)])
+    return [(planned.sum_scale, sums)] * bool(sums) + [(planned.count_scale, counts)]
 
 
 def post_process(noisy: NDArray[np.int64], centers: Centers, plan: Plan, t: int) -> Centers:

@@ -6,7 +6,7 @@ in shares".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -21,7 +21,7 @@ from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, MessageFormat, Store
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party, Publish
-from fastlloyd.privacy.shares import draw_gaussian_share, draw_laplace_share
+from fastlloyd.privacy.shares import draw_gaussian_parts, draw_laplace_parts
 from fastlloyd.protocols.feddp.math.record import RecordStatistics, Statistics
 from fastlloyd.protocols.feddp.math.user import UserStatistics
 from fastlloyd.protocols.feddp.messages import (
@@ -181,11 +181,14 @@ def draw_share(plan: Plan, t: int, k: int, secret: SecretRandom) -> NDArray[np.i
     Sees: the client that draws it; the server sees sums of all clients' shares and statistics.
     Privacy: m - t shares together have the scales of the plan (`privacy/shares.py`).
     """
-    return draw_part(plan, t, plan.elements(t, k), plan.share, secret)
+    drawn: NDArray[np.int64] = draw_parts(plan, t, plan.elements(t, k), [plan.share], [secret])[0]
+    return drawn
 
 
-def draw_part(plan: Plan, t: int, elements: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw one client's share of step t's noise, or a part of it, in grid units.
+def draw_parts(
+    plan: Plan, t: int, elements: int, shares: Sequence[Fraction], secrets: Sequence[SecretRandom]
+) -> NDArray[np.int64]:
+    """Draw parts of one client's share of step t's noise, in grid units.
 
     Parameters
     ----------
@@ -193,13 +196,14 @@ def draw_part(plan: Plan, t: int, elements: int, share: Fraction, secret: Secret
     t : int
     elements : int
         Length of the step's vector: the number of clusters may have been chosen in the run.
-    share : Fraction
-        Its part of the variance of each release's planned noise.
-    secret : SecretRandom
+    shares : sequence of Fraction
+        Each part's share of the variance of each release's planned noise.
+    secrets : sequence of SecretRandom
+        Each part's own source.
 
     Returns
     -------
-    int64 array, shape (elements,)
+    int64 array, shape (len(shares), elements)
 
     Notes
     -----
@@ -207,12 +211,12 @@ def draw_part(plan: Plan, t: int, elements: int, share: Fraction, secret: Secret
     """
     step = plan.rounds[t]
     gaussian, laplace = noisy_elements(plan, t, elements)
-    return np.concatenate(
-        [
-            draw_gaussian_share(step.sigma, share, gaussian, secret) if gaussian else np.zeros(0, dtype=np.int64),
-            draw_laplace_share(step.scale, share, laplace, secret) if laplace else np.zeros(0, dtype=np.int64),
-        ]
-    )
+    drawn = [np.zeros((len(shares), 0), dtype=np.int64)]
+    if gaussian:
+        drawn.append(draw_gaussian_parts([(step.sigma, gaussian)], shares, secrets))
+    if laplace:
+        drawn.append(draw_laplace_parts([(step.scale, laplace)], shares, secrets))
+    return np.concatenate(drawn, axis=1)
 
 
 def noisy_elements(plan: Plan, t: int, elements: int) -> tuple[int, int]:

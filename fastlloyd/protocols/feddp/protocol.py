@@ -33,7 +33,7 @@ from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocol.horizontal import Horizontal
 from fastlloyd.protocol.threshold import see_opened, threshold_against, threshold_condition
 from fastlloyd.protocols.feddp import inputs
-from fastlloyd.protocols.feddp.client import ClientResult, client, draw_part, draw_share
+from fastlloyd.protocols.feddp.client import ClientResult, client, draw_parts, draw_share
 from fastlloyd.protocols.feddp.inputs import FedDPInputs, ServerPoints, UserRecords, has_users, most_users
 from fastlloyd.protocols.feddp.messages import MESSAGES, CentersMessage
 from fastlloyd.protocols.feddp.plan import Plan, PublicParameters
@@ -174,7 +174,7 @@ class FedDP(Horizontal[Plan]):
         """Agree with each other client on the masks of the pair, or through the server on threshold masks."""
         plan, agreement = begun.plan, begun.agreement()
         if plan.masking == "threshold":
-            opening = yield from agreement.opening(plan, partial(draw_part, plan), begun.stored)
+            opening = yield from agreement.opening(plan, partial(draw_parts, plan), begun.stored)
             return ThresholdMasks(None, opening), None
         return PairwiseMasks((yield from agreement.pairs()), Ring(plan.ring_bits), 1, session.run_id), None
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.grid import quantise, round_centers
 from fastlloyd.kmeans.passes import Passes
 from fastlloyd.privacy.noise.discrete import discrete_gaussian, polya_difference
-from fastlloyd.privacy.shares import draw_laplace_share
+from fastlloyd.privacy.shares import draw_laplace_parts
 from fastlloyd.protocols.feddp.client import noisy_elements, statistics_of
 from fastlloyd.protocols.feddp.math.projection import Projection
 from fastlloyd.protocols.feddp.math.record import Statistics
@@ -176,6 +176,6 @@ def draw_total(plan: Plan, t: int, k: int, secret: SecretRandom) -> NDArray[np.i
     if laplace:
         noise = polya_difference(step.scale, Fraction(1), laplace, secret)
         for _ in range(plan.known_shares):
-            noise = noise + draw_laplace_share(step.scale, share, laplace, secret)
+            noise = noise + draw_laplace_parts([(step.scale, laplace)], [share], [secret])[0]
         parts.append(noise)
     return np.concatenate(parts)

@@ -24,7 +24,7 @@ from fastlloyd.masking.threshold.shamir import ELEMENT_BYTES
 from fastlloyd.masking.threshold.words import BOX, OWN, PAIRS
 from fastlloyd.party.effects import Send
 from fastlloyd.wire.header import PartyId
-from tests.adversary.threshold.sites import ELEMENTS, RING, Run, Site, draw_part
+from tests.adversary.threshold.sites import ELEMENTS, RING, Run, Site, draw_parts
 
 _EXCESS_BYTES = ELEMENTS * RING.element_bytes
 
@@ -98,10 +98,9 @@ class Judge:
         """Return the excess for each size of a set, as it would stand in a message."""
         if (t, me, history) not in self._excesses:
             secrets = self._run.secrets(me)
-            drawn = [
-                draw_part(t, ELEMENTS, share, secrets.part_random(t, history, j))
-                for j, share in enumerate(self._parts.shapes)
-            ]
+            shapes = self._parts.shapes
+            sources = [secrets.part_random(t, history, j) for j in range(len(shapes))]
+            drawn = draw_parts(t, ELEMENTS, shapes, sources)
             numbers = self._run.numbers
             self._excesses[t, me, history] = {
                 RING.reduce(np.sum([drawn[j] for j in off], axis=0, dtype=np.int64)).tobytes(): included

@@ -6,7 +6,7 @@ keeps what was saved, in order, with a copy after each write. A client may be st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -86,7 +86,7 @@ class Run:
 
         def client(me: PartyId) -> Party[None]:
             agreement = MaskAgreement(session=self.session(me), context=bytes(32), to_keep={})
-            yield from agreement.opening(self.plan, draw_part, StoredRounds())
+            yield from agreement.opening(self.plan, draw_parts, StoredRounds())
 
         parties: dict[PartyId, Party[Any]] = {me: client(me) for me in self.everybody}
         parties[SERVER] = horizontal.threshold_setup(self.session(SERVER), self.plan).relay()
@@ -135,9 +135,9 @@ def _identity(party: PartyId) -> Identity:
     return _identities[party]
 
 
-def draw_part(t: int, elements: int, share: Fraction, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw a part of noise: here it only matters that no two parts are equal."""
-    return np.frombuffer(secret.bytes(8 * elements), np.uint64).astype(np.int64) >> 20
+def draw_parts(t: int, elements: int, shares: Sequence[Fraction], secrets: Sequence[SecretRandom]) -> NDArray[np.int64]:
+    """Draw parts of noise: here it only matters that no two are equal."""
+    return np.stack([secret.uint64(elements).astype(np.int64) >> 20 for secret in secrets])
 
 
 class Site:
@@ -180,7 +180,7 @@ class Site:
     def _begin(self) -> Party[None]:
         """Go on from the set-up, in the same process."""
         secrets = ClientSecrets.from_bytes(self.run.numbers, self.me, self.disk["threshold"])
-        opening = horizontal.ClientOpening(self.run.group(self.me), self.me, secrets, draw_part)
+        opening = horizontal.ClientOpening(self.run.group(self.me), self.me, secrets, draw_parts)
         yield from self._play(opening, StoredRounds())
 
     def _return(self, server_done: int) -> Party[None]:
@@ -189,7 +189,7 @@ class Site:
         stored = StoredRounds(uplinks, replies, server_done, sets=(yield Recall("set")))
         session = self.run.session(self.me, resumed=True)
         agreement = MaskAgreement(session=session, context=bytes(32), to_keep={})
-        opening = yield from agreement.opening(self.run.plan, draw_part, stored)
+        opening = yield from agreement.opening(self.run.plan, draw_parts, stored)
         yield from self._play(opening, stored)
 
     def _play(self, opening: Any, stored: StoredRounds) -> Party[None]:

@@ -45,7 +45,7 @@ from fastlloyd.run.horizontal import MaskAgreement, threshold_setup
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, Message, PartyId
 from tests.adversary.threshold.liar import Liar
-from tests.adversary.threshold.sites import ELEMENTS, RING, Run, draw_part, make_run
+from tests.adversary.threshold.sites import ELEMENTS, RING, Run, draw_parts, make_run
 
 
 def five(rounds: int = 1, **given: int) -> Run:
@@ -94,7 +94,7 @@ def take_out(liar: Liar, victim: PartyId, own: int, pairs: int) -> RingArray:
 def vector_and_noise(run: Run, party: PartyId) -> RingArray:
     """What a client's vector is under its masks."""
     secrets, shapes = run.secrets(party), run.group(party).parts.shapes
-    parts = [draw_part(0, ELEMENTS, share, secrets.part_random(0, NO_HISTORY, j)) for j, share in enumerate(shapes)]
+    parts = draw_parts(0, ELEMENTS, shapes, [secrets.part_random(0, NO_HISTORY, j) for j in range(len(shapes))])
     return RING.encode(run.vector(party, 0)) + RING.reduce(np.sum(parts, axis=0, dtype=np.int64))
 
 
@@ -503,7 +503,7 @@ def test_a_set_with_a_client_that_sent_no_vector_is_refused() -> None:
     """Whoever drives the rounds: the opening itself knows whether the vector left."""
     run = five()
     secrets, group, a = run.secrets(PartyId(1)), run.group(PartyId(1)), PartyId(1)
-    opening = ClientOpening(group, a, secrets, draw_part)
+    opening = ClientOpening(group, a, secrets, draw_parts)
     party = opening.open(0, NO_HISTORY, run.shape)
     party.send(None)
     liar = Liar(run)
@@ -618,7 +618,7 @@ def set_up(run: Run, change: Callable[[PartyId, PartyId, int, bytes], bytes | No
 
     def client(me: PartyId) -> Party[None]:
         agreement = MaskAgreement(session=run.session(me), context=bytes(32), to_keep={})
-        yield from agreement.opening(run.plan, draw_part, StoredRounds())
+        yield from agreement.opening(run.plan, draw_parts, StoredRounds())
 
     parties: dict[PartyId, Party[Any]] = {me: client(me) for me in run.everybody}
     parties[SERVER] = threshold_setup(run.session(SERVER), run.plan).relay()

@@ -21,7 +21,7 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run import horizontal
 from fastlloyd.wire.header import PartyId
 from tests.adversary.threshold.liar import campaign
-from tests.adversary.threshold.sites import draw_part, make_run
+from tests.adversary.threshold.sites import draw_parts, make_run
 
 
 def check(rounds: int, lying: int, each: int, seed: int) -> None:
@@ -91,8 +91,9 @@ class SendsItsVectorAfterItsVote(ClientOpening):
 
 
 class DrawsNoiseAnew(ClientOpening):
-    def _draw_parts(self, t: int, history: bytes, elements: int) -> list[NDArray[np.int64]]:
-        return [draw_part(t, elements, shape, SecretRandom()) for shape in self._group.parts.shapes]
+    def _draw_parts(self, t: int, history: bytes, elements: int) -> NDArray[np.int64]:
+        shapes = self._group.parts.shapes
+        return draw_parts(t, elements, shapes, [SecretRandom() for _ in shapes])
 
 
 def hears_nobody(

@@ -22,8 +22,8 @@ from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.privacy.shares import (
     SMOOTHING,
-    draw_gaussian_share,
-    draw_laplace_share,
+    draw_gaussian_parts,
+    draw_laplace_parts,
     event_multiplier,
     noise_price,
     spread,
@@ -318,8 +318,8 @@ def test_the_correction_of_one_share_is_that_of_the_shifted_sums() -> None:
 def test_that_number_of_shares_has_the_variance_of_the_whole_noise(kind: str, count: int) -> None:
     """The variance of 20,000 sums of shares is off by 1 % (2.5 % for Laplace noise); seven of these: below 1e-11."""
     secret, scale, size = SecretRandom(), 400.0, 20_000
-    draw = draw_gaussian_share if kind == "gaussian" else draw_laplace_share
-    one = draw(scale, Fraction(1, count), size, secret).astype(float)
+    draw = draw_gaussian_parts if kind == "gaussian" else draw_laplace_parts
+    one = draw([(scale, size)], [Fraction(1, count)], [secret])[0].astype(float)
     whole = scale**2 if kind == "gaussian" else 0.5 / math.sinh(0.5 / scale) ** 2
     excess = 0.0 if kind == "gaussian" else 3.0 * count  # of a Polya share's kurtosis
     deviation = math.sqrt((2.0 + excess) / size)

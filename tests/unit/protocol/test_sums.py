@@ -102,7 +102,7 @@ def test_the_noise_that_is_drawn_is_the_plan_s() -> None:
     shared = plan_of(masking="pairwise", known_shares=1)
 
     def share(one: SumsPlan, t: int, secret: SecretRandom) -> Any:
-        return Means().share(one, t, one.share, secret)
+        return Means().noise_parts(one, t, [one.share], [secret])[0]
 
     for got, planned in drawn(shared, share):  # two of the three shares count
         assert got == pytest.approx(planned / math.sqrt(2), rel=0.03)

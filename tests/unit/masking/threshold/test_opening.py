@@ -17,7 +17,7 @@ from fastlloyd.masking.threshold.opening import Board
 from fastlloyd.masking.threshold.parts import Parts
 from fastlloyd.masking.threshold.words import OWN, PAIRS, Words, check_of, hide_table
 from fastlloyd.randomness import domains
-from fastlloyd.randomness.prg import derive
+from fastlloyd.randomness.prg import Derivation, derive
 from fastlloyd.wire.header import PartyId, clients
 from tests.dealt import HISTORY, Dealt, deal, draw_parts, excess, parts_of
 
@@ -96,7 +96,7 @@ def test_a_quick_answer_opens_the_set_of_everybody(numbers: Numbers) -> None:
         )
         found = total(up.values(), ring) - own
         for party, box in boxes.items():
-            opened = box - covers[party]
+            opened = box - covers[party.rank - 1]
             assert (opened == excess(drawn[party], parts, numbers.clients, ring)).all()
             found -= opened
         found -= total(vectors(numbers.clients).values(), ring)
@@ -146,7 +146,7 @@ def test_shares_of_another_round_kind_run_or_direction_do_not_open() -> None:
         from fastlloyd.masking.threshold.secrets import _pad
 
         held = dealt.secrets[party]
-        pads = {peer: shamir.to_bytes(_pad(pair, party, peer, OWN)) for peer, pair in held._pairs.items()}
+        pads = {peer: shamir.to_bytes(_pad(Derivation(pair), party, peer, OWN)) for peer, pair in held._pairs.items()}
         own = held.answer(0, everybody)[32 * party.rank - 32 : 32 * party.rank]
         return b"".join(pads.get(peer, own) for peer in everybody)
 

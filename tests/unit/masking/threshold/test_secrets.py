@@ -130,9 +130,24 @@ def test_on_a_machine_with_a_wider_error_bound_the_noise_is_the_same(monkeypatch
     counted = []
     further = secret.KeyedRandom.further
     monkeypatch.setattr(secret.KeyedRandom, "further", lambda self: (counted.append(1), further(self))[1])
-    monkeypatch.setattr(discrete, "exponential", partial(discrete.exponential, inflate=2.0**30))
+    monkeypatch.setattr(discrete, "exponentials", partial(discrete.exponentials, inflate=2.0**30))
     assert (discrete_gaussian(parts.variances[1], 2000, held.part_random(0, HISTORY, 1)) == plain).all()
     assert counted
+
+
+def test_what_is_made_ready_is_what_is_made_when_asked_for() -> None:
+    held, ring = deal(FOUR, 3)[2], Ring(64)
+    for r in range(3):
+        fresh = ClientSecrets.from_bytes(FOUR, PartyId(2), held.to_bytes())
+        held.prepare_masks(r + 1)  # of round 3 there is none
+        assert held.quick(r) == fresh.quick(r)
+        for ready, made in (
+            (held.vector_mask(r, HISTORY, ring=ring, elements=5), fresh.vector_mask(r, HISTORY, ring=ring, elements=5)),
+            (held.box_mask(r, HISTORY, ring=ring, elements=5), fresh.box_mask(r, HISTORY, ring=ring, elements=5)),
+        ):
+            assert (ready == made).all()
+        held.forget_before(r + 1)
+        assert min(held._ready, default=3) > r  # nothing of the round that is over
 
 
 def test_a_round_that_is_over_is_gone() -> None:
@@ -233,4 +248,4 @@ def test_the_table_holds_the_pair_keys_and_no_stream_of_the_dealers_place() -> N
 
 
 def held_secret(held: ClientSecrets, kind: int) -> int:
-    return secrets_module._secret(held._root, kind)
+    return secrets_module._secret(prg.Derivation(held._root), kind)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -17,8 +18,10 @@ from scipy import stats
 
 from fastlloyd.errors import ConfigError, InternalError, RangeError
 from fastlloyd.privacy.noise import discrete
-from fastlloyd.privacy.noise.discrete import discrete_gaussian, polya_difference
+from fastlloyd.privacy.noise.discrete import discrete_gaussian, discrete_gaussians, gaussian_law, polya_difference
+from fastlloyd.privacy.noise.sampler import exponential, exponentials
 from fastlloyd.randomness.secret import SecretRandom
+from tests.dealt import fixed_random
 
 # For each comparison, of three at most in a test.
 ALARM = 2e-7
@@ -86,6 +89,39 @@ def test_wide_polya_shares_sum_to_a_laplace_variable() -> None:
     scale = 2.0**30 / 3.0
     sample = sum(polya_difference(scale, Fraction(1, 3), 10_000, SecretRandom()) for _ in range(3))
     assert stats.kstest(sample / scale, "laplace").pvalue > ALARM
+
+
+@pytest.mark.parametrize("spare", [16, -1])
+@pytest.mark.parametrize("counts", [(1,), (5, 2, 3), (25, 5), (3, 9000, 4)])
+def test_vectors_drawn_together_have_the_bits_of_each_alone(
+    counts: tuple[int, ...], spare: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the first proposals do not fill a piece, so that words were read for the next one too early."""
+    monkeypatch.setattr(discrete, "_enough", lambda count: 2 * count + spare)
+    variances = [[Fraction(1000 * (i + 1) + j, 7) for j in range(len(counts))] for i in range(4)]
+    alone, together = ([fixed_random(f"{counts} {i}") for i in range(4)] for _ in range(2))
+    expected = [
+        np.concatenate([discrete_gaussian(variance, count, one) for variance, count in zip(each, counts, strict=True)])
+        for each, one in zip(variances, alone, strict=True)
+    ]
+    laws = [[gaussian_law(variance) for variance in each] for each in variances]
+    assert (discrete_gaussians(laws, counts, together) == expected).all()
+
+
+def test_what_the_first_bits_leave_open_is_decided_by_each_source_s_own() -> None:
+    one, other = proposals(Fraction(50), 2), proposals(Fraction(5000, 3), 1)
+    both = discrete._Proposals((*one._tried, *other._tried), [Words([0]), Words([WORD - 1], WORD - 1)])
+    proposed, words = np.array([11, 3, 90]), []
+    for y, law in zip(proposed.tolist(), [gaussian_law(Fraction(50))] * 2 + [gaussian_law(Fraction(5000, 3))]):
+        needed = (y - law.variance / law.scale) ** 2 / (2 * law.variance)
+        with mpmath.workprec(300):
+            words.append(int(mpmath.floor(mpmath.exp(-mpmath.mpf(needed.numerator) / needed.denominator) * WORD)))
+    assert both.accept(proposed, np.array(words, dtype=np.uint64)).tolist() == [True, True, False]
+    scales, first = np.array([3.0, 3.0, 2.0**40]), np.array([0, 5, 0], dtype=np.uint64)
+    sources = [Words([2**at], 2**at) for at in (60, 60, 10)]
+    found = exponentials(scales, first, lambda i: sources[i].further)
+    assert found[:2].tolist() == exponential(3.0, first[:2], sources[0].further).tolist()
+    assert found[2:].tolist() == exponential(2.0**40, first[2:], sources[2].further).tolist()
 
 
 # --- exactness ----------------------------------------------------------------------------------------------------
@@ -204,6 +240,11 @@ def test_a_word_on_a_step_of_the_poisson_distribution_is_drawn_on(further: int, 
     assert discrete._poisson(scale, Fraction(1, terms), 4, words).tolist() == [passed, 3, 3 + passed, 4]
 
 
+def proposals(variance: Fraction, count: int, secret: Any = None) -> discrete._Proposals:
+    """Proposals for one law."""
+    return discrete._Proposals(((gaussian_law(variance), count),), [secret])
+
+
 @pytest.mark.parametrize("sigma", [7, 10**6, 10**12])
 def test_acceptance_beside_its_border_is_not_left_to_floats(sigma: int) -> None:
     variance, scale = Fraction(sigma * sigma * 3 + 1, 3), sigma + 1
@@ -214,7 +255,7 @@ def test_acceptance_beside_its_border_is_not_left_to_floats(sigma: int) -> None:
         with mpmath.workprec(300):
             border = int(mpmath.floor(mpmath.exp(-mpmath.mpf(needed.numerator) / needed.denominator) * WORD))
         words += [border - 1, border + 1]
-    accepted = discrete._accept(np.array(proposed), variance, scale, Words(words))
+    accepted = proposals(variance, len(words), Words([0])).accept(np.array(proposed), np.array(words, dtype=np.uint64))
     assert accepted.tolist() == [True, False] * 40
 
 
@@ -224,7 +265,7 @@ def test_the_bound_on_what_acceptance_needs_holds_and_is_narrow(sigma: int) -> N
     variance, scale = Fraction(sigma * sigma * 7 + 3, 7), sigma + 1
     steps = [0, 1, 2, 3, *(sigma * i // 97 for i in range(1, 97)), *range(sigma, 8 * sigma, sigma)]
     proposed = np.array([sigma + sign * step for step in steps for sign in (1, -1)])
-    needed, error = discrete._needed(proposed, variance, scale)
+    needed, error = proposals(variance, proposed.size)._needed(proposed)
     off = []
     for y, value, bound in zip(proposed.tolist(), needed.tolist(), error.tolist(), strict=True):
         exact = (abs(y) - variance / scale) ** 2 / (2 * variance)
@@ -296,7 +337,7 @@ def test_acceptance_is_exact_with_a_rough_logarithm(sigma: int, sign: int, monke
         with mpmath.workprec(300):
             border = int(mpmath.floor(mpmath.exp(-mpmath.mpf(needed.numerator) / needed.denominator) * WORD))
         words += [border - 1, border + 1]
-    accepted = discrete._accept(np.array(proposed), variance, scale, Words(words))
+    accepted = proposals(variance, len(words), Words([0])).accept(np.array(proposed), np.array(words, dtype=np.uint64))
     assert accepted.tolist() == [True, False] * 23
 
 
