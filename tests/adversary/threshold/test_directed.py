@@ -579,8 +579,9 @@ def test_a_clients_folder_shows_its_exact_vector_of_the_open_round() -> None:
     secrets = ClientSecrets.from_bytes(run.numbers, a, disk["threshold"])
     found = RING.from_bytes(disk["uplink-0"], 2 * ELEMENTS)[:ELEMENTS]
     found = found - secrets.vector_mask(0, NO_HISTORY, ring=RING, elements=ELEMENTS)
-    for j, share in enumerate(run.group(a).parts.shapes):
-        found = found - RING.reduce(draw_part(0, ELEMENTS, share, secrets.part_random(0, NO_HISTORY, j)))
+    shapes = run.group(a).parts.shapes
+    parts = draw_parts(0, ELEMENTS, shapes, [secrets.part_random(0, NO_HISTORY, j) for j in range(len(shapes))])
+    found = found - RING.reduce(parts.sum(axis=0))
     assert (found == RING.encode(run.vector(a, 0))).all()
 
 
