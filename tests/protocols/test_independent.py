@@ -27,7 +27,7 @@ from fastlloyd.lifecycle.sealed import Sealing
 from fastlloyd.lifecycle.threshold.messages import SetAnswer
 from fastlloyd.lifecycle.threshold.setup import ThresholdSetup
 from fastlloyd.party.effects import Party, Receive, Send
-from fastlloyd.privacy.shares import draw_gaussian_share
+from fastlloyd.privacy.shares import draw_gaussian_parts
 from fastlloyd.randomness.secret import KeyedRandom
 from fastlloyd.run import simulation as in_memory
 from fastlloyd.run.config import RunConfig
@@ -96,7 +96,7 @@ def take_part(session: Session) -> Party[Any]:
 
     def noise(key: bytes, further: bytes) -> Callable[..., Any]:
         source = KeyedRandom(key, further)
-        return lambda scale, share, size: draw_gaussian_share(scale, share, size, source)
+        return lambda scale, share, size: draw_gaussian_parts([(scale, size)], [share], [source])[0]
 
     steps = Client(
         rank=me.rank,
