@@ -7,6 +7,7 @@ Everything else is as in a process of the operating system: signals, files, fold
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import logging
@@ -18,6 +19,9 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from fastlloyd.testing.whole_run import Sites
 
 _TICK_S = 0.005
 _WARM = (
@@ -34,6 +38,7 @@ _WARM = (
 _WARM_OTHERS = ("scipy.special", "scipy.optimize", "dp_accounting.pld.privacy_loss_distribution", "tenseal")
 
 
+@functools.cache
 def warm_up() -> None:
     """Import all that a party may need, once."""
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -129,6 +134,14 @@ class Forked:
     def kill(self) -> None:
         """End it by SIGKILL, if it still runs."""
         self.send_signal(signal.SIGKILL)
+
+
+class ForkedSites(Sites):
+    """Whole runs whose parties are forked from this process."""
+
+    def _start(self, words: Sequence[str], own: Path) -> Any:
+        warm_up()
+        return Forked(words, own / "said", own / "said", folder=own)
 
 
 def _separate(out: Path, err: Path) -> None:

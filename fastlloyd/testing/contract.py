@@ -41,11 +41,14 @@ class ProtocolContract:
         Three or more, so that one may be lost.
     exact : bool
         Whether nothing is drawn that the result depends on.
+    sites : class
+        Starts the processes of a run over TCP.
     """
 
     config: ClassVar[RunConfig]
     clients: ClassVar[int] = 3
     exact: ClassVar[bool] = False
+    sites: ClassVar[type[Sites]] = Sites
 
     @property
     def protocol(self) -> Adapter:
@@ -123,7 +126,7 @@ class ProtocolContract:
             self.protocol.gather(config, self.clients)
         except ConfigError as error:
             pytest.skip(str(error))
-        with Sites(tmp_path, config, self.clients, "--deadline", "5", "--delay", "0.1") as sites:
+        with self.sites(tmp_path, config, self.clients, "--deadline", "5", "--delay", "0.1") as sites:
             sites.until((sites.run_folder(1) / "reply-0").exists)
             sites.kill(self.clients)
             codes = sites.finish()
@@ -140,11 +143,11 @@ class ProtocolContract:
         config = self._masked(masking)
         if masking == "threshold":
             config = replace(config, min_clients=self.clients)
-        with Sites(tmp_path, config, self.clients, "--deadline", "5", "--delay", "0.1") as sites:
+        with self.sites(tmp_path, config, self.clients, "--deadline", "5", "--delay", "0.1") as sites:
             sites.until((sites.run_folder(1) / "reply-1").exists)
             sites.kill(2)
             assert 0 not in sites.finish()
-        with Sites(tmp_path, config, self.clients, "--resume") as sites:
+        with self.sites(tmp_path, config, self.clients, "--resume") as sites:
             assert set(sites.finish()) == {0}, sites.said
         planned = Counter((release.round, release.name) for release in self.foreseen(config).releases)
         for rank in range(1, self.clients + 1):

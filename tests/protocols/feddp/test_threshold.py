@@ -27,10 +27,9 @@ from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.session import find_protocol
 from fastlloyd.run.simulation import InMemory, run_together
-from fastlloyd.testing.whole_run import Sites
 from fastlloyd.wire.header import SERVER, Header, PartyId
-from tests import forked
 from tests.adversary.relay import make_roster
+from tests.forked import ForkedSites
 
 WIDE = "mixture:clients=24,points=40,d=48,k=3,variance=0.004,uniform=8,server=1500"
 
@@ -204,18 +203,10 @@ def test_pairwise_masks_stay_the_default_and_common_masks_mean_them() -> None:
         find_protocol("feddp").planned(RunConfig(protocol="feddp", dataset="iris", min_clients=2), 3, None)
 
 
-class Forked(Sites):
-    """Each process is forked from this one: fresh interpreters would take seconds to import what accounts for boxes."""
-
-    def _start(self, words: Sequence[str], own: Path) -> Any:
-        return forked.Forked(words, own / "said", own / "said", folder=own)
-
-
 @pytest.mark.process
 def test_over_tcp_the_others_go_on_without_a_killed_client(tmp_path: Path) -> None:
     asked = config(dataset="iris", rounds=3)
-    forked.warm_up()
-    with Forked(tmp_path, asked, 4, "--deadline", "5", "--delay", "0.1") as sites:
+    with ForkedSites(tmp_path, asked, 4, "--deadline", "5", "--delay", "0.1") as sites:
         sites.until((sites.run_folder(1) / "reply-1").exists)
         sites.kill(4)
         assert sites.finish()[:4] == [0] * 4, sites.said
@@ -231,14 +222,13 @@ def test_with_a_roster_a_run_that_lost_a_client_goes_on_with_it(tmp_path: Path) 
     flags = ("--roster", str(keys / "roster.toml"), "--key", str(keys / "party_{client}.key"))
     flags = (*flags, "--delay", "0.1")
     asked = config(dataset="iris", rounds=1)
-    forked.warm_up()
-    with Forked(tmp_path, asked, 4, *flags, "--deadline", "5") as sites:
+    with ForkedSites(tmp_path, asked, 4, *flags, "--deadline", "5") as sites:
         sites.until((sites.run_folder(1) / "reply-0").exists)
         sites.kill(4)
         sites.until((sites.run_folder(0) / "reply-2").exists)
         sites.kill(0)
         assert sites.finish()[1:4] == [3] * 3, sites.said
-    with Forked(tmp_path, asked, 4, *flags, "--resume") as sites:
+    with ForkedSites(tmp_path, asked, 4, *flags, "--resume") as sites:
         assert sites.finish() == [0] * 5, sites.said
     reports = [json.loads((tmp_path / str(rank) / "result" / "report.json").read_text()) for rank in range(5)]
     among = [entry["clients_included"] for entry in reports[1]["rounds"]]
