@@ -19,6 +19,7 @@ from fastlloyd.run.state import StateDir
 from fastlloyd.supervise.offers import MOST_WAITING, check_offer, keep_offer, read_settings, write_offer
 from fastlloyd.wire.header import PartyId
 from tests.e2e.test_serve_join import CLIENTS, LIMIT_S, Sites, parties  # noqa: F401 a fixture
+from tests.forked import Forked, warm_up
 from tests.mpi.support import QUICK, read_matrix
 
 OFFER = 'k = 2\nbounds = "-1,1"\nn_total = 120\nrounds = 4\nepsilon = 5.0\ndeadline = 3.0\nsetup_deadline = {limit}\n'
@@ -42,16 +43,13 @@ def settle(folder, parties, port, more=""):  # noqa: F811 a fixture
     )
 
 
-def site(folder, *words, **how):
-    return subprocess.run(
-        [sys.executable, "-m", "fastlloyd", "site", str(folder), *words],
-        env=os.environ | {"PYTHONPATH": QUICK},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        **how,
-    )
+def site(folder, *words):
+    out, err = folder.parent / "said", folder.parent / "complained"
+    for path in (out, err):
+        path.unlink(missing_ok=True)
+    warm_up()
+    code = Forked(("site", str(folder), *words), out, err, environment={"PYTHONPATH": QUICK}).wait(LIMIT_S)
+    return subprocess.CompletedProcess(words, code, out.read_text(), err.read_text())
 
 
 def states(folder):
