@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from fastlloyd.cli.options import Parser
 from fastlloyd.errors import EXIT_INPUT, EXIT_OK
@@ -24,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
     if arguments.probe is not None:
         return probe(arguments.probe)
     failed = 0
-    for finding in examine(arguments.ranks):
+    for finding in examine(arguments.ranks, None if arguments.roster is None else Path(arguments.roster)):
         failed += finding.level == FAIL
         sys.stdout.write(paint(f"{finding.level:<5} {finding.text}\n", sys.stdout))
         sys.stdout.flush()
@@ -36,6 +37,7 @@ def parser() -> Parser:
     """Return the parser of the flags."""
     parser = Parser(prog="fastlloyd doctor", description="Check this environment and say what to fix.")
     parser.add_argument("--ranks", type=int, default=3, metavar="N", help="processes that will share this host")
+    parser.add_argument("--roster", metavar="FILE", help="also look at the dates of its certificates")
     parser.add_argument("--probe", choices=("shm", "tcp"), help="internal: what each rank of the test runs")
     return parser
 

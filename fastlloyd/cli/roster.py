@@ -9,7 +9,7 @@ from pathlib import Path
 from fastlloyd.cli.options import Parser
 from fastlloyd.crypto.link.identity import certificate_bytes, group_hex, named_in, read_text
 from fastlloyd.crypto.link.roster import ROLES, Roster, RosterEntry
-from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.errors import EXIT_OK, ConfigError, printable
 from fastlloyd.report.unit import format_count
 
 
@@ -30,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         roster = Roster.load(path)
         roster.check_complete()
+        for line in roster.check_dates():
+            print(printable(f"warning: {line}"))
         print(
             f"complete: the server and {format_count(len(roster.entries) - 1, 'client')}, digest "
             f"{group_hex(roster.digest())}"
@@ -62,6 +64,7 @@ def _show(roster: Roster) -> None:
     """Print one line per party, and the digest to compare."""
     for entry in roster.entries:
         print(f"{entry.rank:>4}  {entry.role:<6}  {entry.name}\n      {entry.fingerprint}")
+        print("      valid from {:%Y-%m-%d} to {:%Y-%m-%d}".format(*entry.valid))
     print(f"digest of the roster: {group_hex(roster.digest())}")
 
 

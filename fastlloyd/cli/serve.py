@@ -14,6 +14,7 @@ from fastlloyd.cli.options import (
     EXIT_CODES,
     Parser,
     add_run_options,
+    number,
     parse_run_options,
 )
 from fastlloyd.errors import ConfigError, format_count
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from fastlloyd.report.lines import Journal
     from fastlloyd.run.own_rank import OwnRank
 
+_MOST_LINGER_S = 86_400.0
 _log = logging.getLogger(__name__)
 
 
@@ -70,6 +72,7 @@ def pass_on(
         "--offer": "it is for the server itself, an aggregator (--parent) passes on its parent's",
         "--status": "it is for the server itself, an aggregator (--parent) knows nothing of the run",
         "--status-remote": "it is for the server itself, an aggregator (--parent) knows nothing of the run",
+        "--status-linger": "it is for the server itself, an aggregator (--parent) knows nothing of the run",
     }
     for flag, reason in reasons.items():
         if getattr(arguments, flag.removeprefix("--").replace("-", "_")) not in (None, False):
@@ -97,8 +100,9 @@ def _status_address(arguments: argparse.Namespace) -> Address | None:
         status = parse_address(arguments.status, "--status", listening=True)
         check_address(status, remote=arguments.status_remote)
         return status
-    if arguments.status_remote:
-        raise ConfigError("--status-remote: expected with --status HOST:PORT, which it opens to others")
+    if arguments.status_remote or arguments.status_linger is not None:
+        flag = "--status-remote" if arguments.status_remote else "--status-linger"
+        raise ConfigError(f"{flag}: expected with --status HOST:PORT, where the run is shown")
     return None
 
 
@@ -156,11 +160,15 @@ def _serve(config: RunConfig, arguments: argparse.Namespace, address: Address, p
             f"listening at {at} ({CONNECTION[keys is not None]}); waiting {config.setup_deadline:g} s for "
             f"{format_count(clients, 'client')}"
         )
+        page = None
         if status is not None:
             page = stack.enter_context(contextlib.closing(StatusPage(shown, announcer.view, status.host)))
             announcer.note(f"status at http://{Address(status.host, page.port)}/")
         ending, carrier = run_party(config, transport, announcer, approve=approve)
         carrier.close(lost=ending.lost)
+        if page is not None and arguments.status_linger:
+            announcer.note(f"the status stays for {arguments.status_linger:g} s (--status-linger)")
+            page.linger(arguments.status_linger)
     return ending.code
 
 
@@ -197,6 +205,12 @@ def parser() -> Parser:
         help="serve the progress of the run as a page, JSON and metrics, such as at 127.0.0.1:4401",
     )
     parser.add_rare("--status-remote", action="store_true", help="let --status listen where others can reach it")
+    parser.add_rare(
+        "--status-linger",
+        type=number(float, 0.0, _MOST_LINGER_S),
+        metavar="SECONDS",
+        help="keep --status after the end, so that how the run ended is seen; a signal ends it",
+    )
     parser.add_rare(
         "--proxy-protocol",
         metavar="ADDRESSES",

@@ -52,6 +52,10 @@ class View:
         Planned and closed rounds, and the clients in the last one.
     payload_bytes, sent_bytes, received_bytes : int
         Of this party in set-up and closed rounds: payload both ways, and all bytes on its links.
+    budget, budget_left : float
+        The lifetime limit on epsilon of this party's ledger, and what is left of it after this run; 0 without one.
+    certificate_ends : float
+        When this party's own certificate expires, in seconds since the epoch; 0 without a roster.
     exit_code : int or None
         None while the run goes on.
     """
@@ -76,6 +80,9 @@ class View:
     payload_bytes: int = 0
     sent_bytes: int = 0
     received_bytes: int = 0
+    budget: float = 0.0
+    budget_left: float = 0.0
+    certificate_ends: float = 0.0
     exit_code: int | None = None
 
     def take(self, event: str, values: Mapping[str, Any]) -> None:

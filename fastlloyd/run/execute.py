@@ -180,6 +180,9 @@ class _Execution:
             session.identity, session.roster = load_identity(settled, me, count)
             if session.roster is not None:
                 announcer.names = announcer.view.names = {one.rank: one.name for one in session.roster.entries}
+                session.roster.check_dates()
+                own = next(one for one in session.roster.entries if one.party == me)
+                announcer.view.certificate_ends = own.valid[1].timestamp()
             if self.approve is not None:
                 self.approve.check_public(settled, inputs, session.roster)
             if settled.state_dir is not None:
@@ -220,6 +223,8 @@ class _Execution:
             announcer.note(
                 "demonstration: links are encrypted but the parties' keys are not authenticated (no --roster and --key)"
             )
+        for line in () if session.roster is None else session.roster.check_dates():
+            announcer.note(line)
         if state is not None and state.interrupted and not session.resumed and session.config.row.resumes:
             announcer.note(
                 f"state: an interrupted run stands in {state.path}; --resume goes on with it and spends nothing twice, "
@@ -305,6 +310,7 @@ class _Execution:
             afford=hold_to_approval,
             publish=CostKeeper(session, announcer).publish,
             elect=files.choose_writer,
+            view=announcer.view,
             tell=announcer.note if tells else None,
         )
         deadlines = Deadlines(setup_s=config.setup_deadline, round_s=config.deadline)

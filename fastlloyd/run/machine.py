@@ -36,6 +36,7 @@ from fastlloyd.party.effects import (
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.release import Release
 from fastlloyd.report.announcer import Announcer
+from fastlloyd.report.view import View
 from fastlloyd.run.budget_terms import cost_words
 from fastlloyd.run.checks import build_numbers
 from fastlloyd.run.outcome import Cost
@@ -62,6 +63,8 @@ class Host:
         Gets (event, values) with the seconds since the last event.
     elect : callable, optional
         Gets the candidates for writing the shared files.
+    view : View, optional
+        Shows the lifetime budget and what this run leaves of it.
     tell : callable, optional
         Gets a sentence for this party's own people: what a new run adds to what was spent before.
     """
@@ -74,6 +77,7 @@ class Host:
         afford: Callable[[tuple[Release, ...], float], None] | None = None,
         publish: Callable[[str, dict[str, Any]], None] | None = None,
         elect: Callable[[tuple[PartyId, ...]], None] | None = None,
+        view: View | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
         self._ledger = session.ledger
@@ -84,6 +88,7 @@ class Host:
         self._other_budget = afford
         self._publish = publish
         self._elect = elect
+        self._view = view
         self._tell = tell
         self._data_digest = ""
         self._expected: dict[tuple[str, int, str], tuple[Release, Release]] = {}
@@ -173,6 +178,9 @@ class Host:
             left = [release for release in planned if (release.round, release.name) not in recorded]
             self._ledger.check_budget(left, limit.delta, limit.epsilon)
             self._state.terms.keep_limit(limit)
+            if self._view is not None:
+                after = self._ledger.cost(planned, limit.delta)[1]
+                self._view.budget, self._view.budget_left = limit.epsilon, limit.epsilon - after
         runs = {release.run for release in self._ledger.releases}
         if self._tell is not None and runs and not self._resumed:
             delta, budget = (delta, None) if limit is None else (limit.delta, limit.epsilon)

@@ -17,6 +17,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.errors import EXIT_OK, ConfigError, FastLloydError
 from fastlloyd.net.cores import cores
 from fastlloyd.net.mpi.launcher import HOW_TO_INSTALL, Mpirun, TransportName, detect, find_mpirun, mpirun_command
@@ -49,8 +50,8 @@ class Finding:
     text: str
 
 
-def examine(ranks: int) -> Iterator[Finding]:
-    """Run all checks, the quick ones first."""
+def examine(ranks: int, roster: Path | None = None) -> Iterator[Finding]:
+    """Run all checks, the quick ones first; of a roster, too, where one is given."""
     checks: tuple[Callable[[], Iterator[Finding]], ...] = (
         check_python,
         check_packages,
@@ -60,6 +61,7 @@ def examine(ranks: int) -> Iterator[Finding]:
         check_tls,
         check_mpi,
         check_wiring,
+        *(() if roster is None else (lambda: check_certificates(roster),)),
     )
     for check in checks:
         try:
@@ -68,6 +70,17 @@ def examine(ranks: int) -> Iterator[Finding]:
             yield Finding(FAIL, str(error))
         except Exception as error:  # a check that breaks must not hide those after it
             yield Finding(FAIL, f"{getattr(check, '__name__', 'check')}: {type(error).__name__}: {error}")
+
+
+def check_certificates(roster: Path) -> Iterator[Finding]:
+    """Check that the certificates of a roster are valid, and for how long."""
+    parties = Roster.load(roster)
+    soon = parties.check_dates()
+    yield from (Finding(WARN, line) for line in soon)
+    if not soon:
+        first = min(entry.valid[1] for entry in parties.entries) if parties.entries else None
+        when = "has no certificate" if first is None else f"certificates are valid until {first:%Y-%m-%d} or longer"
+        yield Finding(OK, f"{roster}: {when}")
 
 
 def check_python() -> Iterator[Finding]:

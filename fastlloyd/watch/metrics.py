@@ -72,6 +72,14 @@ def _all(view: View, own: dict[str, str]) -> Iterator[tuple[str, str, str, str]]
     ways = {"sent": view.sent_bytes, "received": view.received_bytes}
     samples = "".join(_sample(name, own | {"direction": way}, value) for way, value in ways.items())
     yield name, "counter", "Bytes on this party's links in set-up and closed rounds, all headers included.", samples
+    if view.budget:
+        about = "Lifetime limit on epsilon of this party's ledger."
+        yield one("fastlloyd_run_budget_epsilon", "gauge", about, view.budget)
+        about = "What is left of the lifetime limit on epsilon after this run."
+        yield one("fastlloyd_run_budget_left_epsilon", "gauge", about, view.budget_left)
+    if view.certificate_ends:
+        about = "When this party's certificate expires, in Unix time."
+        yield one("fastlloyd_run_certificate_end_time_seconds", "gauge", about, view.certificate_ends)
     if view.exit_code is not None:
         yield one("fastlloyd_run_end_time_seconds", "gauge", "When the run ended, in Unix time.", view.ended)
         yield one("fastlloyd_run_exit_code", "gauge", "Exit code, once the run has ended.", view.exit_code)

@@ -19,6 +19,7 @@ import ipaddress
 import json
 import logging
 import selectors
+import signal
 import socket
 import threading
 import time
@@ -219,6 +220,13 @@ class StatusPage:
         self.port: int = listeners[0].getsockname()[1]
         self._thread = threading.Thread(target=self._serve, name="status", daemon=True)
         self._thread.start()
+
+    def linger(self, seconds: float) -> None:
+        """Go on answering for so long, or until a signal comes."""
+        ended = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: ended.set())
+        ended.wait(seconds)
 
     def close(self) -> None:
         """Stop answering."""

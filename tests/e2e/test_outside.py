@@ -43,7 +43,7 @@ def fetch(sites: Sites, path: str) -> Any:
 
 def test_a_page_and_metrics_follow_a_run_between_sites(parties: Path, tmp_path: Path) -> None:  # noqa: F811
     with Sites(parties, tmp_path, *SLOWLY, "--rounds", "60", "--metrics", "run.prom") as sites:
-        sites.serve("--status", "127.0.0.1:0")
+        sites.serve("--status", "127.0.0.1:0", "--status-linger", "600")
         sites.until(lambda: "status at" in sites.out(0))
         status = fetch(sites, "status.json")
         assert (status["stage"], status["run"]) == ("starting", "")
@@ -62,6 +62,10 @@ def test_a_page_and_metrics_follow_a_run_between_sites(parties: Path, tmp_path: 
         assert status["stage"] == "rounds" and status["rounds"]["closed"] >= 3 and status["rounds"]["planned"] == 60
         assert status["bytes"]["payload"] > 0 and status["bytes"]["sent"] > 1000
         assert "in the rounds" in fetch(sites, "") and "fastlloyd_run_stage" in fetch(sites, "metrics")
+        # How the run ended can be seen after its end, until a signal comes.
+        sites.until(lambda: "the status stays for 600 s" in sites.out(0))
+        assert (fetch(sites, "status.json")["stage"], sites.processes[0].poll()) == ("done", None)
+        sites.processes[0].send_signal(signal.SIGTERM)
         assert sites.codes(0, 1, 2, 3) == [0] * 4, sites.said()
     server = load(sites.result(0) / "server.json", "server")
     for rank in range(CLIENTS + 1):

@@ -46,7 +46,7 @@ def check_links(roster: str | None, key: str | None, client: int | None) -> Link
     Raises
     ------
     ConfigError
-        A file is invalid, or the key is not this party's.
+        A file is invalid, a certificate has expired, or the key is not this party's.
 
     Sees: nobody but the caller.
     """
@@ -57,21 +57,22 @@ def check_links(roster: str | None, key: str | None, client: int | None) -> Link
     parties = Roster.load(Path(roster))
     parties.check_complete()
     complete = f"roster    complete: the server and {format_count(len(parties.entries) - 1, 'client')}"
+    opening = (complete, *(f"warning   {line}" for line in parties.check_dates()))
     entries = _chosen(parties, client)
     if key is None:
         missing = f"the key of {_named(entries)}"
-        return LinkCheck((complete, f"key       missing: no --key; a run needs {missing}"), missing)
+        return LinkCheck((*opening, f"key       missing: no --key; a run needs {missing}"), missing)
     if client is None and "{client}" not in key:
         if not Path(key).exists():
             line = f"key       missing: no file {key}; a run needs the key of {_named(parties.entries)}"
-            return LinkCheck((complete, line), f"the key {key}")
+            return LinkCheck((*opening, line), f"the key {key}")
         owner = parties.owner(load_key(Path(key)))
         if owner is None:
             raise ConfigError(
                 f"--key {key} is not in the roster: add its certificate with `fastlloyd roster add`, at all parties"
             )
-        return LinkCheck((complete, f"key       of {_named([owner])}, as in the roster"))
-    lines, missing = [complete], f"the key of {_named(entries)}"
+        return LinkCheck((*opening, f"key       of {_named([owner])}, as in the roster"))
+    lines, missing = [*opening], f"the key of {_named(entries)}"
     for entry in entries:
         path = Path(key.replace("{client}", str(entry.rank)))
         if not path.exists():

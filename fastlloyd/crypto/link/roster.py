@@ -19,6 +19,7 @@ import json
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Self
@@ -47,6 +48,8 @@ from fastlloyd.wire.toml import parse_toml
 
 ROLES = ("server", "client")
 _ROSTER_MODE = 0o644
+WARN_DAYS = 30
+"""From how many days before a certificate expires on people are warned."""
 MOST_BYTES = 1 << 24
 """Longest file: that of some 20,000 parties."""
 
@@ -100,6 +103,12 @@ class RosterEntry:
     def fingerprint(self) -> str:
         """The fingerprint that people compare."""
         return fingerprint(self.certificate_der)
+
+    @property
+    def valid(self) -> tuple[datetime, datetime]:
+        """From when and until when the certificate is valid, UTC."""
+        certificate = parse_certificate(self.certificate_der)
+        return certificate.not_valid_before_utc, certificate.not_valid_after_utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +181,38 @@ class Roster:
                 f"the roster names {format_count(len(ranks) - 1, 'client')}, this run has {count}: start one "
                 "process for each party of the roster"
             )
+
+    def check_dates(self, now: datetime | None = None) -> tuple[str, ...]:
+        """Return a sentence for each certificate that expires within `WARN_DAYS`.
+
+        Parameters
+        ----------
+        now : datetime, optional
+            With a time zone; default: this machine's clock.
+
+        Raises
+        ------
+        ConfigError
+            One has expired or is not valid yet: every link with its party would be refused.
+        """
+        now = now or datetime.now(UTC)
+        soon = []
+        for entry in self.entries:
+            first, last = entry.valid
+            whose = f"the certificate of {entry.party} ({entry.name})"
+            if not first <= now <= last:
+                when = f"has expired on {last:%Y-%m-%d}" if now > last else f"is not valid before {first:%Y-%m-%d}"
+                raise ConfigError(
+                    f"{whose} {when}, and this machine's clock says {now:%Y-%m-%d %H:%M} UTC: correct the clock if it "
+                    "is wrong; otherwise that party makes a new key with `fastlloyd keygen`, and all parties replace "
+                    "its entry with `fastlloyd roster add --replace`"
+                )
+            if (left := (last - now).days) < WARN_DAYS:
+                soon.append(
+                    f"{whose} expires on {last:%Y-%m-%d}, in {format_count(left, 'day')}: make a new key with "
+                    "`fastlloyd keygen`, and replace the entry at all parties with `fastlloyd roster add --replace`"
+                )
+        return tuple(soon)
 
     def add(self, entry: RosterEntry, *, replace: bool = False) -> Roster:
         """Return a roster with one more party; with `replace` it takes over its rank.

@@ -49,7 +49,8 @@ def test_the_run_is_shown_where_status_says_and_to_others_if_wanted() -> None:
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--status-remote"], "--status-remote: expected with --status HOST:PORT, which it opens to others"),
+        (["--status-remote"], "--status-remote: expected with --status HOST:PORT, where the run is shown"),
+        (["--status-linger", "9"], "--status-linger: expected with --status HOST:PORT, where the run is shown"),
         (["--status", "192.0.2.1:4401"], "--status 192.0.2.1:4401: expected a loopback address"),
     ],
 )

@@ -79,7 +79,7 @@ def test_a_check_that_breaks_does_not_hide_the_others(monkeypatch):
 
 @pytest.mark.parametrize(("level", "code"), [("ok", 0), ("warn", 0), ("FAIL", 2)])
 def test_exit_code(monkeypatch, capsys, level, code):
-    monkeypatch.setattr(doctor, "examine", lambda ranks: iter([environment.Finding(level, "text")]))
+    monkeypatch.setattr(doctor, "examine", lambda ranks, roster: iter([environment.Finding(level, "text")]))
     assert doctor.main([]) == code
     assert capsys.readouterr().out.startswith(f"{level:<5} text\n")
 

@@ -142,7 +142,7 @@ def test_a_number_that_nobody_can_write_stops_nothing(folder: Path, text: str) -
         ('log_file = "{there}"', "log_file is each site's own"),
         ('log-file = "{there}"', "log_file is each site's own"),
         ("overwrite = true", "overwrite is each site's own"),
-        ('protocol = "vertical-plain"\ncolumns = ["age"]', "does not cover the columns that a site brings"),
+        ('protocol = "vertical-he"\ncolumns = ["age"]', "does not cover the columns that a site brings"),
         ('bounds = "../site.toml"', "expected a file beside the offer"),
         ('categories = "/etc/passwd"', "expected a file beside the offer"),
     ],

@@ -162,3 +162,22 @@ def test_each_party_counts_its_own(tmp_path: Path) -> None:
     seen = View(me=PartyId(2), clients=3)
     assert seen.joined == (1, 2, 3)
     assert value(render(seen, "x"), "fastlloyd_run_clients_joined", party="client 2") == 3
+
+
+def test_what_only_some_runs_have_is_shown_by_them_alone() -> None:
+    names = {"fastlloyd_run_budget_epsilon", "fastlloyd_run_budget_left_epsilon"}
+    assert not names & samples(render(view(), "x")).keys()
+    text = render(view(budget=3.0, budget_left=0.25, certificate_ends=2e9), "x")
+    assert value(text, "fastlloyd_run_budget_epsilon") == 3.0
+    assert value(text, "fastlloyd_run_budget_left_epsilon") == 0.25
+    assert value(text, "fastlloyd_run_certificate_end_time_seconds") == 2e9
+
+
+def test_alert_rules_ask_for_metrics_that_there_are() -> None:
+    yaml = pytest.importorskip("yaml")
+    path = Path(__file__).parents[3] / "launch" / "prometheus" / "fastlloyd.rules.yml"
+    (group,) = yaml.safe_load(path.read_text())["groups"]
+    shown = samples(render(view(exit_code=3, budget=1.0, certificate_ends=1.0), "x")).keys()
+    for rule in group["rules"]:
+        assert rule.keys() >= {"alert", "expr", "labels", "annotations"}
+        assert set(re.findall("fastlloyd_run_[a-z_]+", rule["expr"])) <= shown, rule

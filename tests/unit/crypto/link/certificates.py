@@ -18,7 +18,7 @@ def forge(
     authority: bool | None = False,
     issuer: Identity | None = None,
     subject: x509.Name | None = None,
-    days: tuple[int, int] = (-1, 10),
+    days: tuple[float, float] = (-1, 10),
 ) -> Identity:
     """Make a certificate with any of its properties wrong; `authority` None leaves the extension out."""
     key = Ed25519PrivateKey.generate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 
 import pytest
@@ -12,8 +13,10 @@ from cryptography.x509.oid import NameOID
 from fastlloyd.cli import keygen
 from fastlloyd.cli import roster as command
 from fastlloyd.crypto.link.identity import make_identity, named_in, verifies
+from fastlloyd.crypto.link.own_key import check_links
 from fastlloyd.crypto.link.roster import MOST_BYTES, Roster, RosterEntry
 from fastlloyd.errors import ConfigError
+from fastlloyd.supervise.environment import Finding, check_certificates
 from fastlloyd.wire.header import PartyId
 from tests.unit.crypto.link.certificates import forge
 
@@ -225,3 +228,54 @@ def test_a_roster_is_not_read_without_end(tmp_path):
         file.truncate(MOST_BYTES + 1)
     with pytest.raises(ConfigError, match="too long"):
         Roster.load(path)
+
+
+def dated(days, rank=1):
+    """An entry that is valid from and until so many days from now."""
+    return entry(rank, identity=forge(f"site {rank}", days=days))
+
+
+@pytest.mark.parametrize(
+    ("days", "said"),
+    [
+        (
+            (-10, -1),
+            "client 1 \\(site 1\\) has expired on .*this machine's clock says .*correct the clock if it is wrong",
+        ),
+        ((2, 10), "client 1 \\(site 1\\) is not valid before"),
+    ],
+)
+def test_a_certificate_that_is_not_valid_is_named_before_a_run(three, tmp_path, capsys, days, said):
+    roster = Roster((entry(0), dated(days)))
+    with pytest.raises(ConfigError, match=said):
+        roster.check_dates()
+    roster.save(tmp_path / "roster.toml")
+    with pytest.raises(ConfigError, match=said):
+        command.main(["check", "--roster", str(tmp_path / "roster.toml")])
+    with pytest.raises(ConfigError, match=said):
+        check_links(str(tmp_path / "roster.toml"), None, None)
+    (found,) = check_certificates_of(tmp_path / "roster.toml")
+    assert found.level == "FAIL" and re.search(said, found.text)
+    assert three.check_dates() == ()
+
+
+def test_people_are_warned_before_a_certificate_expires(tmp_path, capsys):
+    roster = Roster((entry(0), dated((-1, 29.5))))
+    (line,) = roster.check_dates()
+    assert "client 1 (site 1) expires on" in line and "in 29 days: make a new key" in line
+    assert Roster((entry(0), dated((-1, 31)))).check_dates() == ()
+    roster.save(tmp_path / "roster.toml")
+    assert command.main(["check", "--roster", str(tmp_path / "roster.toml")]) == 0
+    assert f"warning: {line}" in capsys.readouterr().out
+    assert f"warning   {line}" in check_links(str(tmp_path / "roster.toml"), None, None).lines
+    assert [found.level for found in check_certificates_of(tmp_path / "roster.toml")] == ["warn"]
+    assert command.main(["show", "--roster", str(tmp_path / "roster.toml")]) == 0
+    assert f"to {roster.entries[1].valid[1]:%Y-%m-%d}" in capsys.readouterr().out
+
+
+def check_certificates_of(path):
+    """What the doctor says of a roster."""
+    try:
+        return list(check_certificates(path))
+    except ConfigError as error:
+        return [Finding("FAIL", str(error))]
