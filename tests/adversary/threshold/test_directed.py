@@ -686,15 +686,24 @@ def test_what_a_client_did_not_sign_names_the_client(kind: type[Message], at: in
 
 
 def test_keys_that_the_server_swapped_or_repeated_name_the_server() -> None:
+    run = five()
+    setup = threshold_setup(run.session(PartyId(2)), run.plan)
+
     def swap(sender: PartyId, to: PartyId, kind: int, body: bytes) -> bytes | None:
         return body[1280:2560] + body[:1280] + body[2560:] if kind == RunKeys.TYPE else body
 
     def repeat(sender: PartyId, to: PartyId, kind: int, body: bytes) -> bytes | None:
         return body[:1280] + body[:1280] + body[2560:] if kind == RunKeys.TYPE else body
 
-    for change in (swap, repeat):
-        with pytest.raises(SecurityError, match="the server passed on") as got:
-            set_up(five(), change)
+    def copy(sender: PartyId, to: PartyId, kind: int, body: bytes) -> bytes | None:
+        """Client 2 signs the key of client 1 as its own, which an honest server would refuse."""
+        if kind != RunKeys.TYPE:
+            return body
+        return body[:1280] + body[:1216] + setup._sign_key(PartyId(2), body[:1216]) + body[2560:]
+
+    for change, what in ((swap, "a key of"), (repeat, "a key of"), (copy, "the same key for two clients")):
+        with pytest.raises(SecurityError, match=f"the server passed on {what}") as got:
+            set_up(run, change)
         assert got.value.rank == 0
 
 
