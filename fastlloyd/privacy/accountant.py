@@ -194,7 +194,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     return high
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1 << 10)
 def _compose(events: _Events, delta: float) -> float:
     """Compose Gaussian releases by the formula; others by privacy loss distributions, at an interval that fits.
 

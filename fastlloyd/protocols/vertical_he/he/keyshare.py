@@ -119,7 +119,7 @@ class KeyShare:
         for zero, gadget in zip(zeros, gadgets, strict=True):
             h, g = -read_part(self._context, zero) % self._primes, read_part(self._context, gadget)
             products = self._times(g, self._key) + self._times(h, (self._once - self._key) % self._primes)
-            found.append(self._pack(products % self._primes + self._error() + self._error()))
+            found.append(self._pack(products % self._primes + self._error(2)))
         return tuple(found)
 
     def _gadget(self, common: NDArray[np.int64], digit: int) -> NDArray[np.int64]:
@@ -132,8 +132,10 @@ class KeyShare:
     def _times(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
         return multiply_residues(first, second, self._primes)
 
-    def _error(self) -> NDArray[np.int64]:
-        return self._context.key_residues(draw_error(self._context.degree, self._secret))
+    def _error(self, count: int = 1) -> NDArray[np.int64]:
+        """Return the residues of one error, or of the sum of several: they are those of their sum."""
+        errors = [draw_error(self._context.degree, self._secret) for _ in range(count)]
+        return self._context.key_residues(np.sum(errors, axis=0))
 
     def _pack(self, residues: NDArray[np.int64]) -> bytes:
         return pack_half(residues % self._primes, self._context.parameters.prime_bits)

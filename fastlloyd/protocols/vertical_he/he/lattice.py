@@ -113,8 +113,14 @@ def scale_residues(residues: NDArray[np.int64], factor: Any, modulus: Any) -> ND
     The floating-point quotient is at most 2^30, so it errs by less than 2^-20 before it is rounded: the remainder is
     within 0.51 q and fits 64 bits, although both products wrap around.
     """
+    found: NDArray[np.int64] = _scale_centred(residues, factor, modulus) % modulus
+    return found
+
+
+def _scale_centred(residues: NDArray[np.int64], factor: Any, modulus: Any) -> NDArray[np.int64]:
+    """Return the remainder within 0.51 q on either side of 0, of residues from -q to q."""
     quotient = np.rint(residues * (factor / modulus)).astype(np.int64)
-    found: NDArray[np.int64] = (residues * factor - quotient * modulus) % modulus
+    found: NDArray[np.int64] = residues * factor - quotient * modulus
     return found
 
 
@@ -122,8 +128,8 @@ def multiply_residues(
     first: NDArray[np.int64], second: NDArray[np.int64], modulus: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Multiply residues modulo primes of at most 60 bits, one by one; all broadcast together."""
-    high = scale_residues(scale_residues(first, second >> 30, modulus), 1 << 30, modulus)
-    found: NDArray[np.int64] = (high + scale_residues(first, second & ((1 << 30) - 1), modulus)) % modulus
+    high = _scale_centred(_scale_centred(first, second >> 30, modulus), 1 << 30, modulus)
+    found: NDArray[np.int64] = (high + _scale_centred(first, second & ((1 << 30) - 1), modulus)) % modulus
     return found
 
 
