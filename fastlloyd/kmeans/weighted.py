@@ -77,6 +77,13 @@ def cluster(
         The first of the cheapest.
     """
     weights = _usable(points, weights)
+    held = weights > 0.0
+    if points.shape[1] <= _ORDERED_FEATURES and not held.all():
+        # All additions are in order, and a point without weight adds 0: left out, it changes no bit of a centre.
+        found = cluster(
+            points[held], k, stream, weights=weights[held], restarts=restarts, max_steps=max_steps, passes=passes
+        )
+        return Clustering(found.centers, nearest(points, found.centers, passes)[0], found.cost)
     best: Clustering | None = None
     for _ in range(restarts):
         start = seed_centers(points, k, stream, weights=weights)

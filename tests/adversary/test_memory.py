@@ -58,8 +58,10 @@ class Change:
         return changed
 
 
-def kinds(play: str) -> list[tuple[PartyId, int]]:
-    """Which types the server, the first and the last client send."""
+@pytest.fixture(scope="module", params=PLAYS)
+def played(request: pytest.FixtureRequest) -> tuple[str, list[tuple[PartyId, int]]]:
+    """A run, and which types the server, the first and the last client send in it."""
+    play = request.param
     seen: Counter[tuple[PartyId, int]] = Counter()
 
     def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
@@ -70,12 +72,14 @@ def kinds(play: str) -> list[tuple[PartyId, int]]:
     ranks = sorted({sender for sender, _ in seen})
     # What every system has, JSON documents above all, is changed in real runs and by the decoders' fuzzer.
     some = (ranks[0], ranks[-1]) if play in LONG else (ranks[0], ranks[1], ranks[-1])
-    return sorted(each for each in seen if each[0] in some and each[1] not in SESSION)
+    return play, sorted(each for each in seen if each[0] in some and each[1] not in SESSION)
 
 
-@pytest.mark.parametrize("play", PLAYS)
-def test_a_message_of_the_wrong_length_is_refused_under_its_senders_name(play: str) -> None:
-    for sender, type_ in kinds(play):
+def test_a_message_of_the_wrong_length_is_refused_under_its_senders_name(
+    played: tuple[str, list[tuple[PartyId, int]]],
+) -> None:
+    play, kinds = played
+    for sender, type_ in kinds:
         for act in LENGTHS[: 1 if play in LONG else None]:
             change = Change(sender, type_, act)
             try:
@@ -86,10 +90,10 @@ def test_a_message_of_the_wrong_length_is_refused_under_its_senders_name(play: s
                 assert not change.changed, (sender, type_, act)
 
 
-@pytest.mark.parametrize("play", PLAYS)
-def test_no_content_of_a_message_is_an_unforeseen_error(play: str) -> None:
+def test_no_content_of_a_message_is_an_unforeseen_error(played: tuple[str, list[tuple[PartyId, int]]]) -> None:
+    play, kinds = played
     draw = random.Random(play)
-    for sender, type_ in kinds(play):
+    for sender, type_ in kinds:
         for act in draw.sample(CONTENTS, 1 if play in LONG else 3):
             change = Change(sender, type_, act, seed=draw.randrange(1000))
             try:

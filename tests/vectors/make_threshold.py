@@ -6,6 +6,7 @@ a set of four. The noise is drawn with decimal logarithms of 60 digits in place 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import json
@@ -182,6 +183,7 @@ def gaussian(variance: Fraction, key: bytes) -> list[int]:
     return noise[:ELEMENTS]
 
 
+@functools.cache
 def parts(i: int, r: int) -> list[list[int]]:
     """The parts of a client's noise in a round."""
     keys = [

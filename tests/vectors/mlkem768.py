@@ -6,6 +6,7 @@ random bytes.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 Q, N, K, ETA, DU, DV = 3329, 256, 3, 2, 10, 4
@@ -79,6 +80,7 @@ def decompress(f: Poly, bits: int) -> Poly:
     return [(x * Q + (1 << bits - 1)) >> bits for x in f]
 
 
+@functools.lru_cache(maxsize=1 << 8)  # a key's matrix, for each encapsulation
 def sample_uniform(seed: bytes, row: int, column: int) -> Poly:
     """Algorithm 7: the entry of a matrix."""
     stream, found = hashlib.shake_128(seed + bytes([column, row])).digest(2048), []
