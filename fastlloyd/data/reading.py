@@ -20,6 +20,8 @@ from fastlloyd.data.missing import MISSING_RULES, refuse_infinite
 from fastlloyd.data.source import Source
 from fastlloyd.errors import ConfigError, DataError, FormError, did_you_mean
 
+_NAMED = 8
+
 
 class Wanted(TypedDict, total=False):
     """What a table is read with: the keywords of `read_table`, and of whatever hands them on to it."""
@@ -140,7 +142,9 @@ def _chosen(source: Source, columns: tuple[str, ...], ignore: tuple[str, ...], c
     _refuse_twice(columns, "--columns names")
     unknown = [name for name in (*columns, *ignore) if name not in at and name not in others]
     if unknown:
-        wanted = ", ".join(f"{name!r}{did_you_mean(name, names)}" for name in unknown)
+        # Names may come from another party's bounds: what each is close to is looked up for the first of them only.
+        close = [f"{name!r}{did_you_mean(name, names)}" for name in unknown[:_NAMED]]
+        wanted = ", ".join(close) + (f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else "")
         if names == tuple(f"x{i + 1}" for i in range(len(names))):
             raise DataError(
                 f"{path}: no column {wanted}; it names none, so they are x1 to x{len(names)}: put a header above the "
@@ -172,8 +176,8 @@ def _chosen(source: Source, columns: tuple[str, ...], ignore: tuple[str, ...], c
 
 def _refuse_otherwise(source: Source, ignore: tuple[str, ...]) -> None:
     """Refuse a column of numbers with the other decimal mark: it would be left out as text."""
-    path, pairs = source.place, zip(source.names, source.otherwise, strict=False)
-    wrong = [name for name, other in pairs if other and name not in ignore and not is_identifier(name)]
+    path, pairs, ignored = source.place, zip(source.names, source.otherwise, strict=False), set(ignore)
+    wrong = [name for name, other in pairs if other and name not in ignored and not is_identifier(name)]
     if wrong and isinstance(path, DataFile):
         mark = "." if path.form.decimal == "," else ","
         raise FormError(

@@ -236,7 +236,8 @@ def _read_frame(frame: Any) -> dict[str, Any]:
 def _in_order(table: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     """Return the entries in the order of the columns; every name must be that of a column, and every column there."""
     lacking = [name for name in names if name not in table]
-    unknown = [name for name in table if name not in names]
+    known = set(names)
+    unknown = [name for name in table if name not in known]
     if lacking or unknown:
         culprit = unknown[0] if unknown else ""
         raise ParameterError(

@@ -159,7 +159,8 @@ def check_offer(path: Path) -> None:
         # Whether there is such a protocol is asked of few keys: to look takes long, and `load_config` does.
         if key in OPTIONS and (OPTIONS[key].own or key in _PINNED) and not (isinstance(value, dict) and has_table(raw)):
             raise ConfigError(f"{path}: {key} is each site's own; an offer has only public values")
-        if key in _NAMES_A_FILE and isinstance(value, str) and (Path(value).name != value or value.startswith(".")):
+        beside = isinstance(value, str) and Path(value).name == value and value.isprintable()
+        if key in _NAMES_A_FILE and isinstance(value, str) and (not beside or value.startswith(".")):
             raise ConfigError(f"{path}: {key}: expected a file beside the offer, got {value!r}")
     _refuse_vertical(path, load_config(path, links=False))
 
@@ -194,7 +195,7 @@ def take_offer(path: Path, own: Mapping[str, Any]) -> RunConfig:
     here = (Path(), Path(os.path.normpath(path.parent)))
     for name in _NAMES_A_FILE:
         value = getattr(config, name)
-        if value is not None and Path(value).parent not in here:
+        if value is not None and (Path(value).parent not in here or not Path(value).name.isprintable()):
             raise ConfigError(f"{path}: {name}: expected a file beside the offer, got {value!r}")
     _refuse_vertical(path, config)
     return config

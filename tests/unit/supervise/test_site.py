@@ -145,6 +145,7 @@ def test_a_number_that_nobody_can_write_stops_nothing(folder: Path, text: str) -
         ('protocol = "vertical-he"\ncolumns = ["age"]', "does not cover the columns that a site brings"),
         ('bounds = "../site.toml"', "expected a file beside the offer"),
         ('categories = "/etc/passwd"', "expected a file beside the offer"),
+        ('bounds = "\\u0000x"', "expected a file beside the offer"),
     ],
 )
 def test_an_offer_that_changes_after_it_was_checked_reaches_for_nothing(
