@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import re
 import shutil
 import socket
 import struct
@@ -14,15 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, SecurityError
 from fastlloyd.net.tcp import door
 from fastlloyd.net.tcp.address import Address
 from fastlloyd.net.tcp.admission import Introduction, StrangerLog
 from fastlloyd.net.tcp.forwarded import decode, missing, parse_networks
+from fastlloyd.net.tcp.route import Route
+from fastlloyd.net.tcp.spoke import join
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.net.connect_proxy import Balancer
 from tests.net.test_proxy import free_port, started
-from tests.net.test_tcp import LIMIT_S, Site, end_of, knocking, until
+from tests.net.test_tcp import LIMIT_S, Site, client_keys, end_of, knocking, until
 
 ONE = PartyId(1)
 V1 = b"PROXY TCP4 203.0.113.7 192.0.2.1 56324 4400\r\n"
@@ -172,16 +175,28 @@ def test_a_header_from_an_address_that_is_not_named_is_a_strangers(first: bytes)
         knocking(site, "127.0.0.3", first + Introduction(1).encode()) as liar,
     ):
         assert end_of(liar) == b""
-        assert site.warned == [
-            f"dropped a connection from 127.0.0.3:{site.warned[0].split(':')[1]}: it is not a fastlloyd client"
-        ]
+        (line,) = site.warned
+        assert re.fullmatch("dropped a connection from 127.0.0.3:[0-9]+: it begins with a PROXY header .*", line)
         assert site.server.joined == 0
 
 
 @pytest.mark.parametrize("first", [V1, v2("203.0.113.7", 1)], ids=["v1", "v2"])
 def test_a_header_is_not_believed_where_nobody_asked_for_it(first: bytes) -> None:
     with Site(1) as site, site.turning(), knocking(site, "127.0.0.2", first + Introduction(1).encode()) as liar:
-        assert end_of(liar) == b"" and "not a fastlloyd client" in site.warned[0] and site.server.joined == 0
+        assert end_of(liar) == b"" and "start the server with --proxy-protocol" in site.warned[0]
+        assert site.server.joined == 0
+
+
+@pytest.mark.parametrize("first", [V1, v2("203.0.113.7", 1)], ids=["v1", "v2"])
+def test_a_load_balancer_that_nobody_announced_is_named_where_links_are_tls(first: bytes) -> None:
+    with (
+        Site(1, keys=True) as site,
+        site.turning(),
+        Balancer(site.address.port, source="127.0.0.2", header=first) as balancer,
+        pytest.raises(SecurityError, match="serve --proxy-protocol ADDRESS"),
+    ):
+        join(Route(Address("127.0.0.1", balancer.port), 1, client_keys(1)), deadline_s=LIMIT_S, note=str)
+    assert "it begins with a PROXY header of a load balancer that was not announced" in site.warned[0]
 
 
 def test_a_named_address_that_sends_no_header_is_dropped() -> None:

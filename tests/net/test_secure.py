@@ -170,7 +170,7 @@ def test_impostor_is_refused_and_learns_it():
     errors = connect_all(links, deadline_s=LIMIT_S)
     assert [type(error) for error in errors] == [SecurityError, SecurityError]
     assert [error.rank for error in errors] == [1, 0]
-    assert "compare the fingerprints" in str(errors[0]) and "roster add" in str(errors[0])
+    assert "confirms a new fingerprint by telephone" in str(errors[0]) and "roster add" in str(errors[0])
     assert "refused this party's certificate" in str(errors[1])
 
 

@@ -167,6 +167,26 @@ def fingerprint(certificate_der: bytes) -> str:
     return group_hex(hashlib.sha256(certificate_der).digest())
 
 
+def refused_certificate(why: str) -> str:
+    """Return what OpenSSL refused a certificate for, and what to do: never to trust what came instead.
+
+    Parameters
+    ----------
+    why : str
+        OpenSSL's own words.
+    """
+    if "expired" in why or "not yet valid" in why:
+        return (
+            f"({why}; this machine's clock says {datetime.now(UTC):%Y-%m-%d %H:%M} UTC): set the clock that is wrong, "
+            "here or there; if both are right, its owner makes a new key with `fastlloyd keygen`"
+        )
+    return (
+        f"({why}): it is not the one on the roster. Something on the way may look into TLS, such as an inspecting "
+        "proxy: ask for an exception from inspection. Only if its owner confirms a new fingerprint by telephone, "
+        "`fastlloyd roster add --replace`"
+    )
+
+
 def named_in(certificate_der: bytes) -> tuple[str | None, int | None]:
     """Return the name and the rank in a certificate; None for what it lacks.
 

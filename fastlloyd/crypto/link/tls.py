@@ -22,7 +22,7 @@ import struct
 from collections.abc import Iterable
 from typing import NoReturn
 
-from fastlloyd.crypto.link.identity import Identity, fingerprint
+from fastlloyd.crypto.link.identity import Identity, fingerprint, refused_certificate
 from fastlloyd.errors import PeerError, PeerGone, RangeError, SecurityError
 from fastlloyd.wire.header import PartyId
 
@@ -310,9 +310,9 @@ class TlsLink:
             text = self._wrong_certificate(str(error.verify_message))
         elif "ALERT" in reason and any(word in reason for word in _CERTIFICATE_ALERTS):
             text = (
-                f"{self.peer} refused this party's certificate: compare its fingerprint "
-                f"{fingerprint(self._identity.certificate_der)} with the one {self.peer} has on its roster, "
-                "and fix the roster with `fastlloyd roster add --replace`"
+                f"{self.peer} refused this party's certificate: check both clocks, and compare its fingerprint "
+                f"{fingerprint(self._identity.certificate_der)} by telephone with the one {self.peer} has on its "
+                "roster; if they differ, all parties need the same roster"
             )
         elif "ALERT" in reason:
             text = f"{self.peer} ended the link with the TLS alert {reason.partition('ALERT_')[2].lower()}"
@@ -331,13 +331,9 @@ class TlsLink:
 
     def _wrong_certificate(self, why: str) -> str:
         """Return the sentence for a refused certificate."""
-        if "expired" in why or "not yet valid" in why:
-            fix = "check both clocks, or make a new one with `fastlloyd keygen` and `roster add --replace`"
-        else:
-            fix = "compare the fingerprints by telephone, then `fastlloyd roster add --replace`"
         return (
-            f"the certificate that {self.peer} showed was refused ({why}): expected the one with fingerprint "
-            f"{fingerprint(self._peer_der)}; {fix}"
+            f"the certificate that {self.peer} showed, in place of the one with fingerprint "
+            f"{fingerprint(self._peer_der)}, was refused {refused_certificate(why)}"
         )
 
 

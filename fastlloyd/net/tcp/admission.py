@@ -25,13 +25,18 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Self
 
+from fastlloyd.crypto.link.identity import refused_certificate
 from fastlloyd.errors import ConfigError, FastLloydError, PeerError, SecurityError
 from fastlloyd.net.tcp.address import source_of
 from fastlloyd.net.tcp.delivery import ID_BYTES, NO_ID
-from fastlloyd.net.tcp.forwarded import decode, missing
+from fastlloyd.net.tcp.forwarded import HEAD_BYTES, begins, decode, missing
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER, PartyId
 
+_UNANNOUNCED = (
+    "it begins with a PROXY header of a load balancer that was not announced; start the server with --proxy-protocol "
+    "and the balancer's address"
+)
 _MAGIC = b"FLsj"
 _VERSION_AT = len(_MAGIC)
 _HELLO = struct.Struct(f"<4sBH{ID_BYTES}sQ")
@@ -210,6 +215,7 @@ class Guest:
         self.expected = passed_on
         self.own = passed_on
         self._header = bytearray()
+        self._balanced: bool | None = None
 
     def introduce(self) -> None:
         """Read the load balancer's header as far as it has arrived; once complete, source and name are the client's.
@@ -241,17 +247,19 @@ class Guest:
         ValueError
             It is not a valid client; says why.
         """
+        if self._balanced is None:
+            self._balanced = begins(self.stream.peek_raw(HEAD_BYTES))
         try:
             self.stream.fill()
         except ssl.SSLError as error:
-            raise ValueError(tls_problem(error)) from error
+            raise ValueError(_UNANNOUNCED if self._balanced else tls_problem(error)) from error
         first = self.stream.peek(len(_MAGIC))
         if first and not _MAGIC.startswith(first):
             if first[0] in _TLS_FIRST_BYTES:
                 # In clear: a client that expects TLS fails at once instead of trying again.
                 self.refuse(Welcome(Admission.OTHER_VERSION, 0, 0))
                 raise ValueError("it speaks TLS, so it has a roster, which this server was not given")
-            raise ValueError("it is not a fastlloyd client")
+            raise ValueError(_UNANNOUNCED if self._balanced else "it is not a fastlloyd client")
         # Before the message is complete: that of another version may be shorter.
         for version in self.stream.peek(_VERSION_AT + 1)[_VERSION_AT:]:
             if version != PROTOCOL_VERSION:
@@ -289,17 +297,18 @@ def refused_by_server(error: ssl.SSLError, flag: str) -> SecurityError:
     """Return a client's error for failed TLS with the server, whose address came from `flag`."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
-        text = (
-            f"the server's certificate was refused ({error.verify_message}): expected the one on the roster; compare "
-            "fingerprints by telephone, then `fastlloyd roster add --replace`"
-        )
+        text = f"the certificate that came for the server's was refused {refused_certificate(error.verify_message)}"
     elif "ALERT" in reason and any(word in reason for word in _CERTIFICATE_WORDS):
         text = (
             "the server refused this party's certificate: compare the rosters (`fastlloyd roster show`), and check "
             "both clocks"
         )
     elif "ALERT" in reason:
-        text = f"the server ended the connection with the TLS alert {reason.partition('ALERT_')[2].lower()}"
+        text = (
+            f"the server ended the connection with the TLS alert {reason.partition('ALERT_')[2].lower()}: if a load "
+            "balancer is in front of it, the operator must name it (`serve --proxy-protocol ADDRESS`); otherwise "
+            "compare versions (`fastlloyd --version`)"
+        )
     else:
         text = (
             f"the server does not speak TLS as expected ({reason.replace('_', ' ').lower()}): it runs without a "

@@ -24,6 +24,7 @@ from fastlloyd.net.tcp.address import Address, Network
 
 _V1 = b"PROXY "
 _V2 = b"\r\n\r\n\x00\r\nQUIT\n"
+HEAD_BYTES = len(_V2)
 _MOST_V1_BYTES = 107
 _MOST_V2_BYTES = 2048
 _V2_HEAD = struct.Struct(">12sBBH")
@@ -57,6 +58,11 @@ def parse_networks(text: str, flag: str) -> tuple[Network, ...]:
             f"{flag}: expected the load balancers' addresses or networks, as in 10.0.0.7,10.1.0.0/24, got {text!r}"
         ) from error
     return found
+
+
+def begins(head: bytes) -> bool:
+    """Whether the first bytes of a connection, at least `HEAD_BYTES` of them, are a PROXY header's."""
+    return head.startswith((_V1, _V2))
 
 
 def missing(head: bytes | bytearray) -> int:

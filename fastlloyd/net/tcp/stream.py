@@ -186,6 +186,13 @@ class Stream:
         self.ended = not chunk
         return chunk
 
+    def peek_raw(self, size: int) -> bytes:
+        """Return at most `size` raw bytes that have arrived, and leave them to be read."""
+        try:
+            return self._socket.recv(size, socket.MSG_PEEK)
+        except OSError:
+            return b""
+
     def take(self, size: int) -> bytes | None:
         """Take exactly `size` bytes, or None if there are fewer."""
         if len(self._input) < size:

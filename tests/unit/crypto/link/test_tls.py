@@ -136,9 +136,9 @@ def test_wrong_key_is_refused_and_both_ends_raise():
     low, high = pair(client=make_identity("high", 2), server_pins=CLIENT_SIDE)
     errors = shake(low, high)
     named(errors, 2, 1)
-    assert "certificate that client 2 showed was refused" in str(errors[0])
+    assert "certificate that client 2 showed, in place of the one" in str(errors[0])
     assert fingerprint(CLIENT_SIDE.certificate_der) in str(errors[0])
-    assert "compare the fingerprints by telephone" in str(errors[0]) and "roster add" in str(errors[0])
+    assert "confirms a new fingerprint by telephone" in str(errors[0]) and "roster add" in str(errors[0])
     assert "client 1 refused this party's certificate" in str(errors[1])
     assert not low.established
 
@@ -148,7 +148,7 @@ def test_wrong_server_certificate_is_refused_by_the_client():
     errors = shake(low, high)
     named(errors, 2, 1)
     assert "client 2 refused this party's certificate" in str(errors[0])
-    assert "certificate that client 1 showed was refused" in str(errors[1])
+    assert "certificate that client 1 showed, in place of the one" in str(errors[1])
     assert not high.established
 
 
@@ -194,6 +194,9 @@ def test_pinned_certificate_without_its_key_is_no_use():
 def test_certificates_out_of_their_time_are_refused_with_the_mend(days, words):
     errors = shake(*pair(client=forge(days=days)))
     assert errors[0].rank == 2 and words in str(errors[0]) and "keygen" in str(errors[0])
+    # A clock that is wrong looks the same: nobody is to take another certificate into the roster for it.
+    assert "this machine's clock says" in str(errors[0]) and "set the clock that is wrong" in str(errors[0])
+    assert "roster add" not in str(errors[0])
 
 
 def raw_client(version=ssl.TLSVersion.TLSv1_3) -> tuple[ssl.SSLObject, ssl.MemoryBIO, ssl.MemoryBIO]:
