@@ -69,6 +69,9 @@ def _command(words: list[str]) -> int:
     except FastLloydError as error:
         complain(str(error))
         return error.exit_code
+    except UnicodeEncodeError as error:  # of a file name: all that is written is UTF-8 or escaped
+        complain(f"this locale ({error.encoding}) cannot name {error.object!r}; start it with LC_ALL=C.UTF-8")
+        return EXIT_INPUT
     except KeyboardInterrupt:
         complain("interrupted")
         return 3

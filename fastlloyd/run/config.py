@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -261,6 +263,8 @@ class RunConfig:
         for entry in OPTIONS.values():
             if (value := getattr(self, entry.name)) is not None:  # code may leave out what no protocol here needs
                 entry.read(value)
+                if isinstance(value, str) and entry.names_path(value):
+                    _check_name(entry.flag, value)
         _ = self.form  # refuses marks that do not go together
         if self.choose_k and not chooses:
             able = ", ".join(row.name for row in ROWS if row.chooses_k)
@@ -386,6 +390,17 @@ class RunConfig:
 
 
 OPTIONS = options_of(RunConfig)
+
+
+def _check_name(flag: str, path: str) -> None:
+    """Refuse a path that no file of this process can have: run files are UTF-8, names on a disk follow the locale."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"{flag} {path}: this locale ({sys.getfilesystemencoding()}) has no such letters in the names of files; "
+            "start it with LC_ALL=C.UTF-8, or rename the file"
+        ) from None
 
 
 def read_bytes(text: str) -> int:

@@ -256,7 +256,8 @@ def _run_probe(mpirun: Mpirun, transport: TransportName) -> Finding:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             env={**os.environ, **env, "FASTLLOYD_RUN": mark},
             start_new_session=True,
         )

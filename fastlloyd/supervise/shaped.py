@@ -96,7 +96,12 @@ def _call(tool: Path, *words: str) -> str:
     """Run the netem command; raise its own sentence on failure."""
     try:
         done = subprocess.run(
-            [str(tool), *words], capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False
+            [str(tool), *words],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_COMMAND_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"--network: {tool} {words[0]} did not answer: {error}; try it manually") from error

@@ -337,7 +337,8 @@ def _ask_version(path: Path) -> Mpirun | None:
             [str(path), "--version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=_VERSION_TIMEOUT_S,
             check=False,
         )

@@ -1,0 +1,283 @@
+"""Command lines drawn at random, with extremes: whatever is typed, a command ends soon, with a code that is documented.
+
+Each line runs in a forked child of this warm process, on records that are drawn with it; `run` has all its parties in
+the threads of one. Its standard output may be full, closed or a pipe without a reader, and files may be allowed to grow
+to a few bytes only, as on a full disk. Code 70, a code that docs/operations.md does not list, a stack trace and
+silence are faults.
+
+    python -m tests.adversary.extremes --lines 3000
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import random
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastlloyd.__main__ import main as fastlloyd
+from fastlloyd.cli.options import parse_run_options
+from fastlloyd.client import parser
+from fastlloyd.errors import EXIT_INPUT, ConfigError
+from fastlloyd.protocols.registry import ROWS
+from fastlloyd.report.announcer import Announcer
+from fastlloyd.report.stream import complain, guard_streams
+from fastlloyd.run.execute import execute
+from fastlloyd.wire.header import PartyId
+from tests.net.memory import MemoryNetwork
+
+CODES = (0, 2, 3, 4)
+LIMIT_S = 120
+STREAMS = ("", "", "", "full", "pipe", "closed")
+NUMBERS = ("0", "1", "-1", "0.5", "1e308", "-1e308", "1e-320", "nan", "", "text", "1e400", "10000000000000000000000")
+BOUNDS = (
+    *(
+        "0,1",
+        "0,1",
+        "0,1",
+        "-1,1",
+        "0,100",
+        "-1e308,1e308",
+        "-1e100,1e100",
+        "0,1e-99",
+        "0,1e-300",
+        "5,5",
+        "1,0",
+        "nan,1",
+    ),
+    *("1000000000000000,1000000000000001", "-1e-50,1e50", "0,1e99", "auto-public", "nowhere.csv"),
+)
+EXTREMES = {
+    "--epsilon": ("1", "1", "0.001", "100", "0", "1e-300", "nan", "101"),
+    "--delta": ("auto", "paper", "1e-11", "0.4", "1", "1e-300"),
+    "--rounds": ("auto", "0", "1", "2", "50", "1000", "1001", "-1"),
+    "--min-clients": ("1", "2", "100000", "0"),
+    "--masking": ("common", "pairwise", "threshold", "none"),
+    "--known-shares": ("1", "2", "100000"),
+    "--colluding": ("0", "1", "200"),
+    "--ring-bits": ("32", "64", "31"),
+    "--seed": ("0", "9223372036854775808", "-1", "x"),
+    "--missing": ("refuse", "drop", "midpoint"),
+    "--threads": ("1", "2", "1000"),
+    "--columns": ("a0", "a0,a1", "β-HCG", "nothing", ""),
+    "--client-caps": ("1,1", "0,0", "100,100", "1000000000000,1", "-1,5"),
+    "--delimiter": (";", "tab", "xx"),
+    "--unit": ("a0", "β-HCG", "nobody"),
+    "--id": ("a0", "nobody"),
+    "--deadline": ("1", "1e9", "nan", "-1"),
+    "--delay": ("0.001", "-1", "nan"),
+    "--budget": ("0", "1", "1e6"),
+    "--set": ("fastlloyd.alpha=0", "feddp.start=private", "secfc.membership=true", "x", "vertical-dp.rows=1"),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is typed, and what its standard output and its disk are like."""
+
+    words: tuple[str, ...]
+    parties: int
+    stream: str
+    disk: int
+
+
+def mostly(draw: random.Random, values: Sequence[str], share: float = 0.6) -> str:
+    """Draw one of some values, the first one most often: a line with many extremes tries the first check only."""
+    return values[0] if draw.random() < share else draw.choice(values)
+
+
+def draw_records(folder: Path, parties: int, draw: random.Random, *, vertical: bool) -> None:
+    """Write records of each party; in a vertical protocol each has columns with names that no other has."""
+    columns = draw.choice((1, 2, 2, 3, 8, 40))
+    names = [f"a{at}" for at in range(columns - 1)] + [draw.choice(("β-HCG", "=1+1", "x" * 300, "a\u202eb", "last"))]
+    extreme = draw.random() < 0.15
+    rows = draw.choice((0, 1, 2, 3, 10, 60, 60, 60, 60, 60))
+    for rank in range(parties):
+        lines = [",".join(["id", *(f"{name}{rank}" if vertical else name for name in names)])]
+        for row in range(rows):
+            cells = [draw.choice(NUMBERS) if extreme and draw.random() < 0.1 else f"{draw.random():.3f}" for _ in names]
+            lines.append(",".join([f"p{row}", *cells]))
+        (folder / f"own_{rank}.csv").write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def draw_line(folder: Path, draw: random.Random) -> Line:
+    """Draw a command line, and write the records that it is about."""
+    protocol = draw.choice([row.name for row in ROWS])
+    parties = draw.choice((2, 3, 3, 4, 5))
+    draw_records(folder, parties, draw, vertical=protocol.startswith("vertical"))
+    command = draw.choice(("run", "run", "run", "run", "plan", "plan", "check", "dossier", "choose", "init"))
+    words = [command, "--protocol", protocol]
+    calm = draw.choice((0.5, 0.95))
+    total = mostly(draw, ("600", "10", "1000", "1000000", "1000000000000", "1", "3", "1e30"), calm)
+    k = mostly(draw, ("2", "1", "2", "3", "10", "10000", "auto:3", "0"), calm)
+    shape = ["--bounds", mostly(draw, BOUNDS, calm), "--k", k, "--n-total", total]
+    if command == "choose":
+        words = [command, *("--n", total, "--k", k, "--d", draw.choice(("1", "2", "50", "0")))]
+        words += ["--split", draw.choice(("rows", "columns")), "--parties", str(parties)]
+        return Line(tuple(words), parties, draw.choice(STREAMS), 0)
+    if command == "init":
+        words = [command, str(folder / "made"), "--clients", str(parties - 1), *words[1:], "--k", k, "--n-total", total]
+        return Line(tuple(words), parties, draw.choice(STREAMS), draw.choice((0, 0, 1000)))
+    if command == "dossier":
+        public = {"protocol": protocol, "bounds": shape[1], "k": k, "n_total": total}
+        lines = [
+            f"{name} = {json.dumps(text)}" if name in ("protocol", "bounds") or ":" in text else f"{name} = {text}"
+            for name, text in public.items()
+        ]
+        (folder / "run.toml").write_text("\n".join(lines) + "\n")
+        words = [command, "--config", str(folder / "run.toml"), "--clients", str(parties - 1)]
+        return Line((*words, "--d", mostly(draw, ("2", "1", "40", "1000", "0"))), parties, draw.choice(STREAMS), 0)
+    if command == "plan":
+        words += ["-n", str(parties), *shape]
+        words += ["--d", draw.choice(("1", "2", "40", "1000", "0"))] if draw.random() < 0.9 else []
+    elif draw.random() < 0.2:
+        words += [
+            "--dataset",
+            draw.choice((str(folder / "own_1.csv"), "iris", "nothing", "gaussian:n=5,d=1,k=1")),
+            *shape,
+        ]
+    else:
+        words += ["--data", str(folder / "own_{client}.csv"), *shape]
+    taken = [] if command == "check" else list(EXTREMES)
+    for flag in draw.sample(taken, draw.choice((0, 0, 1, 1, 2, 3)) if taken else 0):
+        if not (command == "plan" and flag in ("--threads", "--delay", "--deadline", "--budget")):
+            words += [flag, mostly(draw, EXTREMES[flag], calm - 0.3)]
+    if command == "check":
+        words += ["--client", mostly(draw, ("1", "0", "9"))]
+    return Line(tuple(words), parties, draw.choice(STREAMS), draw.choice((0, 0, 0, 0, 1000, 5000)))
+
+
+def run_parties(words: Sequence[str], parties: int, folder: Path) -> int:
+    """Run all parties of `fastlloyd run` in threads; return the code that they agreed on."""
+    own = ["--output", str(folder / "out-{client}"), "--setup-deadline", "60"]
+    try:
+        config, _ = parse_run_options(parser(), [*words, *own])
+    except ConfigError as error:
+        complain(str(error))
+        return EXIT_INPUT
+    network = MemoryNetwork(parties)
+
+    def one(rank: int) -> int:
+        me = PartyId(rank)
+        threading.current_thread().name = f"rank_{rank}"
+        with network.endpoint(me) as transport:
+            return execute(config, transport, Announcer(me, own_terminal=True)).code
+
+    with ThreadPoolExecutor(parties) as pool:
+        codes = set(pool.map(one, range(parties)))
+    return codes.pop() if len(codes) == 1 else 99
+
+
+def _lose_output(stream: str, error: int) -> None:
+    """Give this process its standard output and error."""
+    os.dup2(error, 2)
+    target = os.open("/dev/full" if stream == "full" else os.devnull, os.O_WRONLY)
+    if stream == "pipe":
+        read, target = os.pipe()
+        os.close(read)
+    os.dup2(target, 1)
+    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", encoding="utf-8") if stream != "closed" else None  # type: ignore[misc, assignment]
+    sys.stderr = sys.__stderr__ = os.fdopen(2, "w", encoding="utf-8")  # type: ignore[misc]
+
+
+def _child(line: Line, folder: Path, error: int) -> int:
+    """Be the process that a person started."""
+    _lose_output(line.stream, error)
+    os.chdir(folder)
+    if line.disk:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (line.disk, resource.RLIM_INFINITY))
+    guard_streams()
+    if line.words[0] == "run":
+        return run_parties(line.words[1:], line.parties, folder)
+    try:
+        return fastlloyd(list(line.words))
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+
+
+def try_line(line: Line, folder: Path) -> tuple[int, str]:
+    """Run a line in a child; return its code, -1 for one that does not end, and what it said."""
+    read, error = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 98
+        try:
+            code = _child(line, folder, error)
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stderr.flush()
+            os._exit(code)
+    os.close(error)
+    end, pieces, code = time.monotonic() + LIMIT_S, [b""], -1
+    with os.fdopen(read, "rb", 0) as said:
+        while time.monotonic() < end and select.select([said], [], [], max(0.0, end - time.monotonic()))[0]:
+            pieces.append(said.read(1 << 16))
+            if not pieces[-1]:
+                code = 0
+                break
+    if code:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return code or os.waitstatus_to_exitcode(status), b"".join(pieces).decode("utf-8", "replace")
+
+
+def fault(code: int, said: str) -> str:
+    """Return what is wrong with an end; '' for nothing."""
+    if code not in CODES:
+        return "it does not end" if code == -1 else f"code {code}"
+    return "a stack trace" if "Traceback (most recent" in said else ""
+
+
+def campaign(lines: int, seed: int, *, first: int = 0) -> tuple[Counter[str], list[str]]:
+    """Try a number of lines; the same seed and number make the same line."""
+    ends, faults = Counter[str](), []
+    with tempfile.TemporaryDirectory() as place:
+        for number in range(first, first + lines):
+            folder = Path(place, str(number))
+            folder.mkdir()
+            line = draw_line(folder, random.Random(f"{seed} {number}"))
+            code, said = try_line(line, folder)
+            ends[f"{line.words[0]} {code}"] += 1
+            if wrong := fault(code, said):
+                tail = " | ".join(said.strip().splitlines()[-2:])
+                faults.append(f"{number}: {' '.join(line.words)} [{line.stream} {line.disk}]: {wrong}: {tail[-600:]}")
+                sys.stderr.write(faults[-1] + "\n")
+            shutil.rmtree(folder, ignore_errors=True)
+    return ends, faults
+
+
+def main() -> int:
+    """Run the campaign, and print how lines ended."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--lines", type=int, default=3000)
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--first", type=int, default=0)
+    chosen = options.parse_args()
+    begun = time.monotonic()
+    ends, faults = campaign(chosen.lines, chosen.seed, first=chosen.first)
+    print(dict(sorted(ends.items())), len(faults), "faults", f"{math.ceil(time.monotonic() - begun)} s")
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
