@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -123,6 +124,22 @@ class PlainFormatter(logging.Formatter):
         return printable(super().format(record), lines=True)
 
 
+class LogFile(logging.FileHandler):
+    """A log in a file; what cannot be written there is dropped, and the first loss is said on standard error."""
+
+    _lost = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say once that a record is lost, in the place of a trace for each."""
+        if not self._lost:
+            self._lost = True
+            why = sys.exc_info()[1]
+            reason = why.strerror if isinstance(why, OSError) else str(why)
+            print(
+                f"fastlloyd: --log-file {self.baseFilename} cannot be written ({reason})", file=sys.stderr, flush=True
+            )
+
+
 def start_log(config: RunConfig, rank: int) -> Journal:
     """Log to a file or to standard error; never records, masks or keys.
 
@@ -142,7 +159,7 @@ def start_log(config: RunConfig, rank: int) -> Journal:
     else:
         path = config.log_file.replace("{client}", str(rank))
         try:
-            handler = logging.FileHandler(path, encoding="utf-8")
+            handler = LogFile(path, encoding="utf-8")
         except OSError as error:
             raise ConfigError(
                 f"--log-file {path}: cannot be written ({error.strerror}); check path and rights"

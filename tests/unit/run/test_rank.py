@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import signal
 from collections.abc import Iterator
 
 import pytest
 
 from fastlloyd.errors import Interrupted
-from fastlloyd.run.rank import catch_signals, stop_signals
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.rank import catch_signals, start_log, stop_signals
 
 
 @pytest.fixture(autouse=True)
@@ -41,3 +44,18 @@ def test_nohup_keeps_a_run_going() -> None:
     catch_signals()
     signal.raise_signal(signal.SIGHUP)
     assert signal.SIGHUP not in stop_signals()
+
+
+def test_a_log_on_a_full_disk_is_said_once_and_without_traces(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("fastlloyd")
+    before = list(log.handlers)
+    start_log(RunConfig(log_file="/dev/full"), 1)
+    try:
+        for _ in range(3):
+            log.error("x" * 10)
+    finally:
+        for handler in [handler for handler in log.handlers if handler not in before]:
+            log.removeHandler(handler)
+            with contextlib.suppress(OSError):
+                handler.close()
+    assert capsys.readouterr().err == "fastlloyd: --log-file /dev/full cannot be written (No space left on device)\n"
