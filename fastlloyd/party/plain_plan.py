@@ -16,7 +16,7 @@ from fastlloyd.masking.threshold.parts import Parts
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, NORM_OF, Release
 from fastlloyd.privacy.shares import noise_price, spread
-from fastlloyd.wire.decode import decode
+from fastlloyd.wire.decode import decode, show
 
 ACCOUNTING_SLACK = 1e-9
 """Relative difference of a recomputed epsilon that two versions of the accounting library may have."""
@@ -59,7 +59,7 @@ class PlainPlan:
         for name, value in expected.items():
             got = getattr(self, name)
             if got != value:
-                raise ValueError(f"the plan has {name} = {got!r}, expected {value!r}")
+                raise ValueError(f"the plan has {name} = {show(got)}, expected {value!r}")
 
 
 class _Rounds(Protocol):

@@ -24,6 +24,7 @@ PAST, FINAL = 0xFFFF_FFFF, 0xFFFF_FFFE
 # Written as JSON: numbers that are none, of the wrong type, out of every range; text that a screen obeys; depth.
 LEAVES: tuple[str, ...] = (
     *("NaN", "Infinity", "-Infinity", "-1", "0", "1", "2", "3.0", "0.5", "1e308", "-0.0", str(2**31), str(2**63)),
+    *(str(2**53), str(10**30)),
     *(str(2**64), "1" + "0" * 400, "1e999", "true", "false", "null", '""', '"x"', '"\\u001b[2J\\u001b[31mX"'),
     *('"=1+1"', '"\\ud800"', "[]", "{}", "[[]]", "[null]", '{"a":1}', "[" * 500 + "]" * 500, '"' + "y" * 70000 + '"'),
 )
