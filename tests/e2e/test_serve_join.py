@@ -513,7 +513,7 @@ def test_certificates_with_one_subject_are_refused(alone, parties, tmp_path, cap
     [
         ("secfc", ("--rounds", "20", "--set", "secfc.reveal_centers=true")),
         # Over TCP in threads: tests/protocols/test_whole_runs.py.
-        pytest.param("kfed", (), marks=pytest.mark.slow),
+        pytest.param("kfed", ("--rounds", "auto"), marks=pytest.mark.slow),
         pytest.param("feddp", ("--rounds", "1", "--server-data", "{parties}/hospital_1.csv"), marks=pytest.mark.slow),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fastlloyd.party.declaration import ACROSS, DOWN, UP
-from fastlloyd.protocols.registry import PROTOCOLS
+from fastlloyd.protocols.registry import PROTOCOLS, find
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_protocol
@@ -26,7 +26,8 @@ NAMES = {kind.TYPE: kind.__name__ for kind in messages()}
 
 
 def configure(protocol: str, values: dict[str, Any]) -> RunConfig:
-    asked = RunConfig(protocol=protocol, dataset="iris", bounds="0,10", k=2, rounds=1, epsilon=10.0)
+    rounds = None if "rounds" in find(protocol).unused else 1
+    asked = RunConfig(protocol=protocol, dataset="iris", bounds="0,10", k=2, rounds=rounds, epsilon=10.0)
     return with_values(asked, values)
 
 
