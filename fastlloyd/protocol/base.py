@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
+from fastlloyd.errors import InternalError
 from fastlloyd.party.declaration import Messages, Seen
 from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.accountant import spent
@@ -211,17 +212,24 @@ class Protocol(Adapter, Generic[P]):
             The clients in each round.
         silent : sequence of sequences of PartyId
             With threshold masks, those of them that left more of their noise in it.
+
+        Raises
+        ------
+        InternalError
+            With threshold masks `silent` does not speak of each round: a bug in the protocol.
         """
         noisy: Any = plan
         masking = self.masking(plan)
-        noise = (
-            [noisy.noise_with(len(among), len(left)) for among, left in zip(included, silent, strict=True)]
-            if masking == "threshold"
-            else []
-        )
+        opened = masking == "threshold"
+        if opened and len(silent) != len(included):
+            raise InternalError(
+                f"{type(self).__name__}: with threshold masks a result says who was silent in each of its "
+                f"{len(included)} rounds, got {len(silent)}: pass silent=end.silent to make_result"
+            )
+        pairs = zip(included, silent if opened else (), strict=opened)
         return session.shared_entries(
-            silent=silent if noise else (),
-            noise=noise,
+            silent=silent if opened else (),
+            noise=[noisy.noise_with(len(among), len(left)) for among, left in pairs],
             clients=plan.clients,
             masking=masking,
             parameters=self.parameters(plan, len(included)),

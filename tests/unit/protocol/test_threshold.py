@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.__main__ import main
-from fastlloyd.errors import EXIT_INPUT, ConfigError
+from fastlloyd.errors import EXIT_INPUT, ConfigError, InternalError
 from fastlloyd.kmeans.update import join
 from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum, VectorFormat
 from fastlloyd.masking.fixed import Ring
@@ -161,6 +161,13 @@ def test_the_noise_of_a_round_is_that_of_who_was_in_it_and_who_was_silent():
     assert plan.noise_with(4, 1) == plan.noise_with(4)  # nothing was to be taken off
     common = find_protocol("fastlloyd").planned(with_values(CONFIG, {"masking": "common", "min_clients": 4}), 6, 2)
     assert common.noise_with(4) == 1.0
+
+
+def test_a_result_that_does_not_say_who_was_silent_is_a_bug_of_its_protocol():
+    adapter = find_protocol("fastlloyd")
+    plan = adapter.planned(CONFIG, 5, 2)
+    with pytest.raises(InternalError, match="in each of its 2 rounds, got 0: pass silent=end.silent to make_result"):
+        adapter.common(None, plan, [clients(5)] * 2)
 
 
 def test_ranges_and_verdicts_know_the_noise_that_rounds_have_had():
