@@ -48,7 +48,7 @@ def test_a_run_with_pairwise_masks(tmp_path: Path) -> None:
 def test_a_killed_client_ends_the_run_and_a_resume_ends_it_well(tmp_path: Path) -> None:
     hospitals(tmp_path)
     flags = [*FLAGS, "--n-total", "80", "--rounds", str(ROUNDS), "--state-dir", "state"]
-    with Job(tmp_path, [*flags, "--new-state", "--delay", "0.3"]) as job:
+    with Job(tmp_path, [*flags, "--new-state", "--delay", "0.1"]) as job:
         job.until(lambda: (tmp_path / "state" / "client-1" / "run" / "reply-2").exists(), limit_s=60.0)
         job.kill(2, signal.SIGKILL)
         ended = job.finish()
