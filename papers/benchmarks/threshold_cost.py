@@ -3,14 +3,15 @@
     python papers/benchmarks/threshold_cost.py [--clients 3 10 50 200] [--profiles lan wan] [--shaped 3 10]
                                                [--output papers/benchmarks/results]
 
-All parties of a run work in one thread, each with a clock of its own: its work is measured as it is done, and a message
-arrives the profile's delay after it was sent (`scripts/netem/profiles.toml`; lan and wan limit no bandwidth). So a time is
-that of a machine for each party, links up, and it does not depend on how many cores this machine has. Keys and
-signatures are real, with a roster. Lost clients say nothing more from round 1 on; the round in which they go waits for
-the deadline and is left out, as the medians are over the rounds after it. `--shaped` adds whole runs of real processes over
-shaped links (`fastlloyd run --network`, as root) for these numbers of clients, with nobody lost.
+All parties of a run work in one thread, each with a clock for each profile: its work is measured as it is done, in
+processor time, and a message arrives the profile's delay after it was sent (`scripts/netem/profiles.toml`; lan and wan limit
+no bandwidth). So a time is that of a machine for each party, links up, and it does not depend on how many cores this machine
+has. Keys and signatures are real, with a roster. Lost clients say nothing more from round 1 on; the round in which they go
+waits for the deadline and is left out, as the medians are over the rounds after it. `--shaped` adds whole runs of real
+processes over shaped links (`fastlloyd run --network`, as root) for these numbers of clients, with nobody lost.
 
-Run it alone: the parties' work is measured in wall time.
+Masks are compared in turn, `--repeats` times with up to 10 clients and once with more. Run it alone: processes that share
+caches and cores lengthen the parties' work, and that of threshold masks most.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastlloyd.crypto.link.identity import Identity, make_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.party.effects import Effect, Gather, Publish, Send
-from fastlloyd.run import simulation as in_memory
+from fastlloyd.run import simulation
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.session import Session
 from fastlloyd.run.simulation import Simulation, Step
@@ -46,25 +48,26 @@ from fastlloyd_papers.engine.quiet import begin_quietly
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS, FEATURES, CLUSTERS, ROUNDS = 20_000, 5, 5, 10
 MASKS = ("common", "pairwise", "threshold")
-REPEATS = 3
+REPEATS = 7
+MANY = 10
 
 
 class Timed(Simulation):
-    """A simulation in which every party has a clock: its own work, and the delays of what it waits for."""
+    """A simulation in which every party has a clock for each profile: its own work, and the delays of what it waits for."""
 
-    delay = 0.0
+    delays: NDArray[np.float64]
     last: Timed
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
         type(self).last = self
-        self.clocks = dict.fromkeys(self._parties, 0.0)
-        self.arrived: dict[tuple[PartyId, PartyId, Header], float] = {}
-        self.events: list[tuple[str, float]] = []
+        self.clocks = {party: np.zeros_like(self.delays) for party in self._parties}
+        self.arrived: dict[tuple[PartyId, PartyId, Header], NDArray[np.float64]] = {}
+        self.events: list[tuple[str, NDArray[np.float64]]] = []
         self._began = 0.0
 
-    def _now(self, party: PartyId) -> float:
-        return self.clocks[party] + time.thread_time() - self._began
+    def _now(self, party: PartyId) -> NDArray[np.float64]:
+        return self.clocks[party] + (time.thread_time() - self._began)
 
     def _go_on(self, party: PartyId, step: Step, results: dict[PartyId, Any]) -> None:
         self._began = time.thread_time()
@@ -78,18 +81,16 @@ class Timed(Simulation):
 
     def _send(self, sender: PartyId, effect: Send) -> None:
         header = Header(effect.message.TYPE, effect.round, effect.step)
-        for receiver in effect.to:
-            self.arrived[receiver, sender, header] = self._now(sender) + self.delay
+        arrives = self._now(sender) + self.delays
+        self.arrived.update(((receiver, sender, header), arrives) for receiver in effect.to)
         super()._send(sender, effect)
 
     def _answer(self, party: PartyId, senders: Sequence[PartyId]) -> Step:
         effect = self._waiting[party]
         header = Header(effect.type.TYPE, effect.round, effect.step)
-        times = sorted(self.arrived[party, sender, header] for sender in senders)
-        ready = times[-1]
-        if isinstance(effect, Gather) and effect.patience_s == 0.0:
-            ready = times[effect.at_least - 1]
-        self.clocks[party] = max(self.clocks[party], ready)
+        times = np.sort([self.arrived[party, sender, header] for sender in senders], axis=0)
+        last = effect.at_least if isinstance(effect, Gather) and effect.patience_s == 0.0 else len(times)
+        self.clocks[party] = np.maximum(self.clocks[party], times[last - 1])
         return super()._answer(party, senders)
 
 
@@ -116,32 +117,33 @@ def make_roster(clients: int, folder: Path) -> tuple[list[Identity], Roster]:
     return made, roster
 
 
-def measure(config: RunConfig, clients: int, lost: int, delay_s: float, folder: Path) -> Cost:
-    """Run all parties once."""
+def measure(config: RunConfig, clients: int, lost: int, delays_s: Sequence[float], folder: Path) -> list[Cost]:
+    """Run all parties once; return what it costs with each delay."""
     made, roster = make_roster(clients, folder)
-    vars(in_memory).update(
+    vars(simulation).update(
         Simulation=Timed,
         Session=partial(Session, roster=roster),
         make_identity=lambda name, rank: made[rank],
     )
-    Timed.delay = delay_s
+    Timed.delays = np.array(delays_s)
     gone = range(clients - lost + 1, clients + 1)
 
     def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes | None:
         return None if sender.rank in gone and 1 <= header.round < ROUNDS else body
 
-    ended = in_memory.run_together(config, clients, tap=tap)
+    ended = simulation.run_together(config, clients, tap=tap)
     timed = Timed.last
-    closed = [at for name, at in timed.events if name == "round"]
-    rounds = range(2 if lost else 1, ROUNDS)
+    closed = np.array([at for name, at in timed.events if name == "round"])
+    first = 2 if lost else 1
+    rounds_s = np.median(np.diff(closed, axis=0)[first - 1 :], axis=0)
+    setup_s = next(at for name, at in timed.events if name == "setup")
     meters = ended.meters.values()
-    sent = [count.link_bytes for one in meters for (_, t), count in one.sent.items() if t in rounds]
-    return Cost(
-        next(at for name, at in timed.events if name == "setup"),
-        statistics.median(closed[t] - closed[t - 1] for t in rounds),
-        sum(one.setup_sent().link_bytes for one in meters),
-        sum(sent) / len(rounds),
-    )
+    sent = [count.link_bytes for one in meters for (_, t), count in one.sent.items() if t in range(first, ROUNDS)]
+    setup_bytes = sum(one.setup_sent().link_bytes for one in meters)
+    return [
+        Cost(before, each, setup_bytes, sum(sent) / (ROUNDS - first))
+        for before, each in zip(setup_s.tolist(), rounds_s.tolist(), strict=True)
+    ]
 
 
 def configuration(folder: Path, clients: int, masking: str, lost: int) -> RunConfig:
@@ -193,7 +195,7 @@ def line(name: str, lost: int | str, costs: Sequence[Cost], base: float) -> str:
 
     ratio = of("round_s") / base
     return (
-        f"| {name} | {lost} | {of('setup_s'):.3f} | {of('setup_bytes') / 1e3:,.0f} | {1e3 * of('round_s'):.1f} | "
+        f"| {name} | {lost} | {of('setup_s'):.3f} | {of('setup_bytes') / 1e3:,.0f} | {1e3 * of('round_s'):.2f} | "
         f"{ratio:.2f} | {of('round_bytes') / 1e3:,.1f} |"
     )
 
@@ -210,23 +212,26 @@ def main() -> None:
     given = parser.parse_args()
     before = 0.0 if given.anyway else begin_quietly()
     profiles = tomllib.loads((ROOT / "scripts" / "netem" / "profiles.toml").read_text())
-    head = "| masks | lost | set-up, s | kB in all | a round, ms | over common | kB in all |\n|---|---:|---:|---:|---:|---:|---:|"
+    head = "| masks | lost | set-up, s | kB in all | a round, ms | over common | kB in a round |\n|---|---:|---:|---:|---:|---:|---:|"
     tables = []
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         points = np.random.default_rng(0).uniform(-1, 1, (RECORDS, FEATURES))
         names = ",".join(f"x{i + 1}" for i in range(FEATURES))
         np.savetxt(folder / "records.csv", points, delimiter=",", header=names, comments="", fmt="%.6f")
-        for profile in given.profiles:
-            for clients in given.clients:
-                rows, base = [head], 0.0
-                for masking, lost in cases(clients):
+        delays_s = [profiles[profile]["delay_ms"] / 1e3 for profile in given.profiles]
+        for clients in given.clients:
+            found: dict[tuple[str, int], list[list[Cost]]] = {case: [] for case in cases(clients)}
+            for _ in range(given.repeats if clients <= MANY else 1):
+                for (masking, lost), costs in found.items():
                     config = configuration(folder, clients, masking, lost)
-                    delay_s = profiles[profile]["delay_ms"] / 1e3
-                    costs = [measure(config, clients, lost, delay_s, folder) for _ in range(given.repeats)]
-                    base = base or statistics.median(cost.round_s for cost in costs)
-                    rows.append(line(masking, lost, costs, base))
+                    costs.append(measure(config, clients, lost, delays_s, folder))
+            for i, profile in enumerate(given.profiles):
+                of_profile = {case: [cost[i] for cost in costs] for case, costs in found.items()}
+                base = statistics.median(cost.round_s for cost in of_profile["common", 0])
+                rows = [head, *(line(*case, costs, base) for case, costs in of_profile.items())]
                 tables.append(f"## {clients} clients, {profile}\n\n" + "\n".join(rows) + "\n")
+        for profile in given.profiles:
             for clients in given.shaped:
                 runs = {masking: shaped(folder, clients, masking, profile) for masking in MASKS}
                 base = runs["common"].round_s
@@ -235,8 +240,8 @@ def main() -> None:
     text = (
         f"# Cost of threshold masks\n\n{describe_machine()}, load before the first run {before:.1f}. "
         "`python papers/benchmarks/threshold_cost.py`: protocol `fastlloyd`, k = d = 5, "
-        f"{RECORDS:,} records in all, {ROUNDS} rounds, a roster; medians of {given.repeats} runs. Every party has a machine "
-        "of its own, whose work is measured; a message takes the profile's delay. With clients lost, a round is one "
+        f"{RECORDS:,} records in all, {ROUNDS} rounds, a roster; medians of {given.repeats} runs, above {MANY} clients of one. Every party "
+        "has a machine of its own, whose work is measured; a message takes the profile's delay. With clients lost, a round is one "
         "after they are gone. Bytes are of all parties together. Real processes share this machine.\n\n"
     )
     given.output.mkdir(parents=True, exist_ok=True)
