@@ -158,6 +158,7 @@ class Reason(IntEnum):
     NOT_APPROVED = 16
     CONTRADICTION = 17
     OTHER_RESULT = 18
+    SOURCE = 19
 
     @property
     def sentence(self) -> str:
@@ -187,6 +188,8 @@ _SENTENCES: dict[Reason, str] = {
     "known (its own standard error names them)",
     Reason.OTHER_RESULT: "has a different result than other parties, so no result was written (its own standard error "
     "says what to compare)",
+    Reason.SOURCE: "did not start: the database of its records does not answer (the details stand on its own standard "
+    "error)",
     Reason.OUTPUT: "could not write its result files (the details stand on its own standard error)",
 }
 
@@ -264,6 +267,13 @@ class DataError(FastLloydError):
 
     exit_code = EXIT_INPUT
     reason = Reason.BAD_INPUT
+
+
+class SourceError(FastLloydError):
+    """The database of a party's own records does not answer now: nothing is wrong with what was asked."""
+
+    exit_code = EXIT_PEER
+    reason = Reason.SOURCE
 
 
 class FormError(DataError):

@@ -37,15 +37,18 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.delimited import Cells
 from fastlloyd.data.form import MISSING, NO_RECORDS, Cap, is_identifier, needs
-from fastlloyd.errors import DataError, Interrupted, format_count
+from fastlloyd.errors import DataError, Interrupted, SourceError, format_count
 
 Row = tuple[Any, ...]
 Asked = tuple[tuple[str, ...], Iterator[Sequence[Row]]]
 """The names of the columns, and the rows, some at a time."""
 
+# SQLSTATE: connection, conflict with others (also with recovery), resources, and what an operator or a time limit ends.
+_PASSING = ("08", "40", "53", "57")
 _BATCH_ROWS = 1000
 _MOST_CELL_BYTES = 1 << 26
 _SQLITE_STEPS = 1 << 20
+_SQLITE_BUSY_S = 5.0
 _CONNECT_TIMEOUT_S = 30
 _DUCKDB = "DuckDB and folders of Parquet files"
 _DUCKDB_MEMORY = "1GB"
@@ -303,7 +306,9 @@ def ask(kind: str, place: str, query: str | None, table: str | None, shown: str)
     Raises
     ------
     DataError
-        It does not exist, cannot be reached, or refuses the query.
+        It does not exist, or refuses the query.
+    SourceError
+        It does not answer now, or broke off: to be tried again.
     ConfigError
         The library that reads it is not installed.
     """
@@ -322,6 +327,15 @@ def _refused(shown: str, error: Exception, fix: str = "") -> DataError:
     """Return the error of a database that refuses, with the first line of its own words."""
     words = next(iter(str(error).strip().splitlines()), type(error).__name__)
     return DataError(f"{shown}: the database says: {words[:300]}{fix or '; correct --query or --table'}")
+
+
+def _away(shown: str, error: Exception) -> SourceError:
+    """Return the error of a database that does not answer now."""
+    words = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return SourceError(
+        f"{shown}: the database does not answer, or broke off: {words[:300]}; see that it runs and has the time, and "
+        "start again (nothing was spent)"
+    )
 
 
 def _file(place: str, kind: str) -> Path:
@@ -351,7 +365,10 @@ def _sqlite(place: str, query: str, shown: str) -> Iterator[Asked]:
     """Query a file of SQLite."""
     path = _file(place, "SQLite")
     address = f"{path.absolute().as_uri()}?mode=ro"
-    with _sqlite_errors(shown), closing(sqlite3.connect(address, uri=True, isolation_level=None)) as connection:
+    with (
+        _sqlite_errors(shown),
+        closing(sqlite3.connect(address, _SQLITE_BUSY_S, uri=True, isolation_level=None)) as connection,
+    ):
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_CELL_BYTES)
         for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
             connection.execute(f"PRAGMA {pragma}")
@@ -377,6 +394,8 @@ def _sqlite_errors(shown: str) -> Iterator[None]:
     except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
             raise Interrupted("told to stop while a database was read") from error
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise _away(shown, error) from error
         wrote = "authorized" in str(error) or "one statement" in str(error)
         raise _refused(shown, error, f"; {_ONE_SELECT}" if wrote else "") from error
 
@@ -498,6 +517,9 @@ def _postgresql(place: str, query: str, shown: str) -> Iterator[Asked]:
         settings |= psycopg.conninfo.conninfo_to_dict(place) | {"client_encoding": "utf8"}
         connection = psycopg.connect(**settings)
     except psycopg.Error as error:
+        # libpq says whether the server is there at all, or starts and stops; the text may be in any language.
+        if psycopg.pq.PGconn.ping(psycopg.conninfo.make_conninfo(**settings).encode()) != psycopg.pq.Ping.OK:
+            raise _away(shown, error) from error
         raise _refused(
             shown, error, "; check --data, and that the password is in PGPASSWORD or in the file ~/.pgpass"
         ) from error
@@ -512,6 +534,8 @@ def _postgresql(place: str, query: str, shown: str) -> Iterator[Asked]:
                     raise DataError(f"{shown}: the answer has no rows; {NO_RECORDS}")
                 yield _named(cursor.description, shown), _batches(partial(islice, chain([first], rows)))
         except (psycopg.Error, UnicodeError) as error:
+            if connection.broken or str(getattr(error, "sqlstate", None) or "").startswith(_PASSING):
+                raise _away(shown, error) from error
             raise _refused(shown, error, _fix(error)) from error
 
 

@@ -8,7 +8,9 @@ Source: docs/data-sources.md.
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,13 +18,17 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from fastlloyd.data.form import PLAIN, Cap, DataFile, Form
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, SourceError
 from fastlloyd.wire.regular import read_regular
 
 if TYPE_CHECKING:
     from fastlloyd.data.connection import Answer
 
 Kind = Literal["sqlite", "duckdb", "postgresql", "parquet"]
+RETRY_S = 60.0
+"""How long to ask again a database that does not answer, after the first time."""
+_FIRST_PAUSE_S = 1.0
+_LOG = logging.getLogger(__name__)
 CLIENT = "{client}"
 QUERY_SUFFIX = ".sql"
 ADDRESSES = "sqlite:///FILE, duckdb:///FILE or postgresql://USER@HOST/DATABASE"
@@ -73,7 +79,9 @@ class Database:
         Raises
         ------
         DataError
-            It cannot be reached or refuses the query, or the answer does not fit.
+            It refuses the query, or the answer does not fit.
+        SourceError
+            It did not answer for `RETRY_S`.
         ConfigError
             What reads it is not installed.
         """
@@ -84,7 +92,7 @@ class Database:
 
         Raises
         ------
-        DataError, ConfigError
+        DataError, SourceError, ConfigError
             As for `answer`; or there are more rows.
         """
         if "answer" not in self.__dict__:
@@ -92,11 +100,21 @@ class Database:
         return self.answer
 
     def _ask(self, cap: Cap | None) -> Answer:
-        """Run the query."""
+        """Run the query, again and again while the database does not answer."""
         from fastlloyd.data.connection import Answer, ask
 
-        with ask(self.kind, self.place, self.query, self.table, str(self)) as (names, batches):
-            return Answer(str(self), names, batches, key=self.key, cap=cap)
+        end, pause = time.monotonic() + RETRY_S, _FIRST_PAUSE_S
+        while True:
+            try:
+                with ask(self.kind, self.place, self.query, self.table, str(self)) as (names, batches):
+                    return Answer(str(self), names, batches, key=self.key, cap=cap)
+            except SourceError as error:
+                left = end - time.monotonic()
+                if left < pause:
+                    raise
+                _LOG.warning("%s; tried again for %.0f s", error, left)
+            time.sleep(pause)
+            pause *= 2
 
     def row(self, at: int) -> str:
         """Name a row, counted from 0, by its key."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
+import socket
+import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fastlloyd.data import connection as connection_module
+from fastlloyd.data import database as database_module
 from fastlloyd.data.bounds import parse_bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Database, Place, find_place
@@ -19,7 +25,7 @@ from fastlloyd.data.merge import Unit
 from fastlloyd.data.records import StoredRecords
 from fastlloyd.data.table import MemoryLimit, StoredTable, read_table, read_table_within
 from fastlloyd.data.vertical import read_vertical
-from fastlloyd.errors import ConfigError, DataError, Interrupted
+from fastlloyd.errors import ConfigError, DataError, Interrupted, Reason, SourceError
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.own_records import load_large
 from fastlloyd.run.session import find_protocol
@@ -332,6 +338,52 @@ def test_postgresql_says_who_can_mend_what(server: Postgresql, monkeypatch: pyte
         with pytest.raises(DataError) as caught:
             read_table(find_place(database.address, **asked))
         assert sentence in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_database_that_ends_the_query_for_a_moment_is_asked_again(
+    server: Postgresql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    monkeypatch.setattr(database_module, "_FIRST_PAUSE_S", 0.01)
+    database = server.fresh("away")
+    database.run(MAKE, FILL, rows=ROWS)
+
+    def restart() -> None:
+        ours = "datname = 'away' AND application_name = 'fastlloyd'"
+        while not database.ask(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}"):
+            time.sleep(0.01)
+
+    operator = threading.Thread(target=restart)
+    operator.start()
+    place = find_place(database.address, query="SELECT age, dose FROM people, pg_sleep(0.3)")
+    assert len(texts_of(place, "age")) == 4
+    operator.join()
+
+
+def test_a_database_that_does_not_answer_is_no_bad_input(server: Postgresql, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    monkeypatch.setattr(database_module, "RETRY_S", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    limited = f"{server.address}?options=-c%20statement_timeout%3D50"
+    for address, query, said in (
+        (f"postgresql://reader@127.0.0.1:{port}/away", "SELECT 1 AS a", "refused"),
+        (limited, "SELECT 1 AS a FROM pg_sleep(9)", "statement timeout"),
+    ):
+        with pytest.raises(SourceError, match=f"the database does not answer.*{said}.*nothing was spent") as caught:
+            read_table(find_place(address, query=query))
+        assert (caught.value.exit_code, caught.value.reason) == (3, Reason.SOURCE)
+
+
+def test_a_file_that_another_program_locks_is_no_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "RETRY_S", 0.0)
+    monkeypatch.setattr(connection_module, "_SQLITE_BUSY_S", 0.0)
+    database = Sqlite(tmp_path / "x.db")
+    database.run(MAKE, FILL, rows=ROWS)
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(SourceError, match="database is locked"):
+            read_table(find_place(database.address, table="people"))
 
 
 def test_a_password_in_a_file(server: Postgresql, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
