@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 from unittest import mock
@@ -21,6 +22,7 @@ from fastlloyd.party.effects import Party
 from fastlloyd.protocols.secfc import client as client_module
 from fastlloyd.protocols.secfc import protocol as secfc_protocol
 from fastlloyd.protocols.secfc.client import ClientResult, client
+from fastlloyd.protocols.secfc.math import masks as masks_module
 from fastlloyd.protocols.secfc.math.attempt import Attempt
 from fastlloyd.protocols.secfc.math.masks import RoundMasks
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
@@ -138,6 +140,8 @@ class Watch:
         self._patches = [
             mock.patch.object(client_module, "_Exchange", self.exchange()),
             mock.patch.object(client_module, "Attempt", self.course()),
+            # All clients of this process draw the same secrets of comparisons from their common key.
+            mock.patch.object(masks_module, "sign_masks", lru_cache(maxsize=4)(masks_module.sign_masks)),
             mock.patch.object(secfc_protocol, "client", self.client),
             mock.patch.object(secfc_protocol, "server", self.server),
         ]
