@@ -13,9 +13,11 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime
 from datetime import time as clock_time
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
 from fastlloyd.errors import ConfigError, PeerError, did_you_mean
 from fastlloyd.net.tcp.address import parse_address
@@ -61,7 +63,9 @@ class SiteSettings:
     patience_s : float
         How long to try to reach the server of a run before the next look.
     hours : tuple of two times or None
-        The hours, by this host's clock, in which runs are joined; None: at any time.
+        The hours in which runs are joined; None: at any time.
+    zone : ZoneInfo or None
+        The time zone of the hours; None: that of this machine.
     ask : bool
         Whether the server is asked for its offer.
     own : mapping
@@ -75,14 +79,20 @@ class SiteSettings:
     patience_s: float
     ask: bool
     hours: tuple[clock_time, clock_time] | None
+    zone: ZoneInfo | None
     own: Mapping[str, Any]
 
-    def open_at(self, now: clock_time) -> bool:
-        """Whether runs are joined at this time; hours may pass midnight."""
+    def open_at(self, now: datetime) -> bool:
+        """Whether runs are joined at this time, which has a time zone; hours may pass midnight."""
         if self.hours is None:
             return True
-        start, end = self.hours
-        return start <= now < end if start < end else now >= start or now < end
+        (start, end), time = self.hours, now.astimezone(self.zone).time()
+        return start <= time < end if start < end else time >= start or time < end
+
+    def describe_hours(self, now: datetime) -> str:
+        """Name the hours and their time zone."""
+        start, end = (f"{time:%H:%M}" for time in self.hours or ())
+        return f"{start}-{end}, {self.zone or f'the clock of this machine ({now.astimezone().tzname()})'}"
 
     def place(self, kind: str, name: str, suffix: str = "") -> Path:
         """Return the path of a file of an offer."""
@@ -98,6 +108,7 @@ class _Written:
     every: _Pause = 60.0
     patience: _Pause = 60.0
     hours: str | None = None
+    zone: str | None = None
     ask: bool = False
 
 
@@ -112,8 +123,8 @@ def read_settings(folder: Path) -> SiteSettings:
     path = folder / "site.toml"
     if not path.exists():
         raise ConfigError(
-            f"{path}: there is no such file; `fastlloyd site DIR` expects its folder: docs/sites.md, 'A site "
-            "that stays', shows one"
+            f"{path}: there is no such file; `fastlloyd site DIR` expects its folder: docs/sites.md, 'A "
+            "permanent service at a site', shows one"
         )
     values = {key.replace("-", "_"): value for key, value in read_toml(path, str(path)).items()}
     mine = {entry.name: values.pop(entry.name) for entry in fields(_Written) if entry.name in values}
@@ -141,6 +152,7 @@ def read_settings(folder: Path) -> SiteSettings:
         patience_s=written.patience,
         ask=written.ask,
         hours=_hours(path, written.hours),
+        zone=_zone(path, written.zone),
         own=values,
     )
 
@@ -345,3 +357,15 @@ def _hours(path: Path, text: str | None) -> tuple[clock_time, clock_time] | None
         raise ConfigError(f'{path}: hours: expected two times as "20:00-06:00", got {text!r}')
     start, end = text.split("-")
     return clock_time.fromisoformat(start), clock_time.fromisoformat(end)
+
+
+def _zone(path: Path, name: str | None) -> ZoneInfo | None:
+    if name is None:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ConfigError(
+            f'{path}: zone: expected a time zone that this machine knows, as "Europe/Berlin" or "UTC", got {name!r}; '
+            "correct it, or install the system's tzdata"
+        ) from error

@@ -179,8 +179,8 @@ class Site:
             approval = settings.place("approvals", name, ".json")
             if not approval.exists():
                 self._note(name, WAITS_FOR_CONSENT, f"fastlloyd site {settings.folder} --agree {name}")
-            elif not settings.open_at(datetime.now().time()):
-                self._note(name, WAITS_FOR_HOUR, "")
+            elif not settings.open_at(now := datetime.now(UTC)):
+                self._note(name, WAITS_FOR_HOUR, settings.describe_hours(now))
             else:
                 self._join(name, path, approval)
         except ConfigError as error:

@@ -372,6 +372,8 @@ def test_chart_refuses_values_that_do_not_fit():
         {"site": {**site, "server": "operator.example.org"}},
         {"site": {**site, "budget": "much"}},
         {"site": {**site, "hours": "at night"}},
+        {"site": {**site, "hours": "20:00-25:00"}},
+        {"site": {**site, "zone": "../etc"}},
         {"image": {**image, "digest": "latest"}},
         {"surprise": 1},
     ):
@@ -386,6 +388,15 @@ def test_helm_accepts_the_chart(words):
     assert linted.returncode == 0, linted.stdout + linted.stderr
     rendered = call("helm", "template", "north", CHART, *words)
     assert rendered.returncode == 0, rendered.stderr
+
+
+def test_units_lose_no_run_and_no_result():
+    timer, unit = (
+        (LAUNCH / "systemd" / f"fastlloyd-serve@.{kind}").read_text().splitlines() for kind in ("timer", "service")
+    )
+    assert "Persistent=true" in timer
+    (start,) = [line for line in unit if line.startswith("ExecStart=")]
+    assert "--overwrite" not in start and "--output results/${INVOCATION_ID}" in start and "--offer %i" in start
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")

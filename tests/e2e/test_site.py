@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import time as clock_time
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -276,6 +276,9 @@ def test_an_offer_reaches_for_nothing_of_the_site(tmp_path, line, sentence):
         ("ask = 1", "ask: expected true or false, got 1"),
         ("patience = 0", "patience: expected a number from 1 to 86400, got 0"),
         ("surprise = 1", "unknown key 'surprise'"),
+        ('zone = "Europe/Nowhere"', 'zone: expected a time zone that this machine knows, as "Europe/Berlin"'),
+        ('zone = "../../etc/passwd"', "zone: expected a time zone"),
+        ('zone = "Europe"', "zone: expected a time zone"),
     ],
 )
 def test_a_site_says_what_its_file_may_not_hold(parties, folder, more, sentence):  # noqa: F811 a fixture
@@ -285,10 +288,20 @@ def test_a_site_says_what_its_file_may_not_hold(parties, folder, more, sentence)
     assert sentence in str(caught.value)
 
 
-def test_hours_may_pass_midnight(parties, folder):  # noqa: F811 a fixture
-    settle(folder, parties, 4400, 'hours = "20:00-06:00"')
-    night = read_settings(folder)
-    assert [night.open_at(clock_time(hour)) for hour in (0, 5, 6, 19, 20, 23)] == [True, True, False, False, True, True]
+def test_hours_may_pass_midnight_and_have_a_time_zone(parties, folder):  # noqa: F811 a fixture
+    hours = (0, 5, 6, 19, 20, 23)
+
+    def open_hours(zone):
+        night = read_settings(folder)
+        return [night.open_at(datetime(2026, 7, 1, hour, tzinfo=zone)) for hour in hours]
+
+    settle(folder, parties, 4400, 'hours = "20:00-06:00"\nzone = "UTC"')
+    assert open_hours(UTC) == [True, True, False, False, True, True]
+    settle(folder, parties, 4400, 'hours = "06:00-20:00"\nzone = "UTC"')
+    assert open_hours(UTC) == [False, False, True, True, False, False]
+    settle(folder, parties, 4400, 'hours = "06:00-20:00"\nzone = "Europe/Berlin"')  # two hours before UTC in summer
+    assert open_hours(UTC) == [False, True, True, False, False, False]
     settle(folder, parties, 4400, 'hours = "06:00-20:00"')
-    day = read_settings(folder)
-    assert [day.open_at(clock_time(hour)) for hour in (0, 5, 6, 19, 20, 23)] == [False, False, True, True, False, False]
+    assert open_hours(None) == [False, False, True, True, False, False]  # the clock of this machine
+    settings = read_settings(folder)
+    assert settings.describe_hours(datetime.now(UTC)).startswith("06:00-20:00, the clock of this machine (")
