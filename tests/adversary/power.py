@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import stat
+import threading
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,9 +49,8 @@ class Disk:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._contents: dict[int, bytes] = {}
-        self._names: dict[int, dict[str, int]] = {}
-        self._folders: set[int] = set()
-        self._held: list[int] = []
+        self._names: dict[int, dict[str, tuple[int, bool]]] = {}
+        self._held: dict[int, int] = {}
         for path in (root, *root.rglob("*")):
             descriptor = os.open(path, os.O_RDONLY)
             self.sync(descriptor)
@@ -58,23 +58,25 @@ class Disk:
 
     def close(self) -> None:
         """Give up what keeps the numbers of removed files from being used again."""
-        for descriptor in self._held:
+        for descriptor in self._held.values():
             os.close(descriptor)
-        self._held = []
+        self._held = {}
 
     def sync(self, descriptor: int) -> None:
         """Note what is durable from now on."""
-        number = os.fstat(descriptor).st_ino
-        if number not in self._contents and number not in self._names:
-            self._held.append(os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY))
+        place = Path(f"/proc/self/fd/{descriptor}")
+        number = self._hold(place)
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            self._names[number] = {}
-            for entry in os.scandir(descriptor):
-                self._names[number][entry.name] = entry.stat().st_ino
-                if entry.is_dir():
-                    self._folders.add(entry.stat().st_ino)
+            self._names[number] = {child.name: (self._hold(child), child.is_dir()) for child in place.iterdir()}
         else:
-            self._contents[number] = Path(f"/proc/self/fd/{descriptor}").read_bytes()
+            self._contents[number] = place.read_bytes()
+
+    def _hold(self, path: Path) -> int:
+        """Return the number of a file or folder, which no other one gets from now on."""
+        number = path.stat().st_ino
+        if number not in self._held:
+            self._held[number] = os.open(path, os.O_RDONLY)
+        return number
 
     def left(self, draw: Random) -> dict[Path, bytes | None]:
         """Return what may be found after a power cut: files with their content, folders with None."""
@@ -88,14 +90,15 @@ class Disk:
             now = {child.name: child for child in path.iterdir()}
         durable = self._names.get(number, {})
         for name in sorted({*durable, *now}):
-            there = now[name].stat().st_ino if name in now else None
-            chosen = durable.get(name)
-            if there != chosen and draw.random() < 0.3:
-                chosen = there
-            if chosen is None:
+            there = (now[name].stat().st_ino, now[name].is_dir()) if name in now else None
+            kept = durable.get(name)
+            if there != kept and draw.random() < 0.3:
+                kept = there
+            if kept is None:
                 continue
-            current = now.get(name) if chosen == there else None
-            if chosen in self._folders or (current is not None and current.is_dir()):
+            current = now.get(name) if kept == there else None
+            chosen, is_folder = kept
+            if is_folder:
                 found[path / name] = None
                 self._collect(path / name, chosen, found, draw)
                 continue
@@ -196,7 +199,7 @@ class Story:
         """Run all parties until they end, or the power fails after so many messages and syncs; 0 for never."""
         self._seen, self._at, self._dark, self._left = 0, at, False, {}
         self._disks = {party.rank: Disk(self.folder / str(party.rank)) for party in self._everybody}
-        self._lost = self.draw.choice([None, *clients(M)])
+        self._lost = self.draw.choice([None, *clients(M)]) if self.config.masking == "threshold" else None
         self._failing = self.draw.sample(self._everybody, self.draw.randint(1, M + 1))
         states: dict[PartyId, StateDir] = {}
         sessions: dict[PartyId, Session] = {}
@@ -256,8 +259,11 @@ class Story:
             raise PowerCut
 
     def _sync(self, descriptor: int) -> None:
-        """In the place of `os.fsync`."""
-        self._moment()
+        """In the place of `os.fsync`; that of a ledger's thread is no moment by itself: others write meanwhile."""
+        if threading.current_thread() is threading.main_thread():
+            self._moment()
+        elif self._dark:
+            raise PowerCut
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         rank = path.relative_to(self.folder).parts[0]
         self._disks[int(rank)].sync(descriptor)
