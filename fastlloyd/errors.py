@@ -159,6 +159,7 @@ class Reason(IntEnum):
     CONTRADICTION = 17
     OTHER_RESULT = 18
     SOURCE = 19
+    OTHER_VERSION = 20
 
     @property
     def sentence(self) -> str:
@@ -190,6 +191,8 @@ _SENTENCES: dict[Reason, str] = {
     "says what to compare)",
     Reason.SOURCE: "did not start: the database of its records does not answer (the details stand on its own standard "
     "error)",
+    Reason.OTHER_VERSION: "speaks another version of the messages: install the same fastlloyd at all parties (the "
+    "server's own standard error says which version came)",
     Reason.OUTPUT: "could not write its result files (the details stand on its own standard error)",
 }
 

@@ -57,6 +57,11 @@ class DelayedTransport(Transport):
         return self._inner.absent
 
     @property
+    def refused(self) -> str:
+        """As in `inner`."""
+        return self._inner.refused
+
+    @property
     def most_frame(self) -> int:
         """The limit of `inner`, which reads the frames."""
         return self._inner.most_frame

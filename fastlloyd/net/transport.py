@@ -75,6 +75,11 @@ class Transport(ABC):
         return frozenset()
 
     @property
+    def refused(self) -> str:
+        """Why a client that no key named was not let in, for the sentence about an absent one; empty if none was."""
+        return ""
+
+    @property
     def carrier(self) -> str | None:
         """What carries the frames, as observed so far, for the report; None if that is clear."""
         return None

@@ -10,6 +10,7 @@ import pytest
 
 import fastlloyd
 from fastlloyd.protocols.registry import find
+from fastlloyd.wire.header import PROTOCOL_VERSION
 from tests.e2e.test_serve_join import CLIENTS, Sites, parties  # noqa: F401 a fixture
 from tests.mpi.support import QUICK, read_matrix, report
 
@@ -22,6 +23,8 @@ CHANGES = {
         "    if name in _BY_NAME:\n        from dataclasses import replace\n\n        row = _BY_NAME[name]\n"
         "        return replace(row, results=row.results + 1)\n",
     ),
+    # Another version of the messages.
+    "messages": ("wire/header.py", f"PROTOCOL_VERSION = {PROTOCOL_VERSION}", "PROTOCOL_VERSION = 8"),
     # Another build that comes to the same.
     "same": ("version.py", '__version__ = "', '__version__ = "9.'),
 }
@@ -90,6 +93,22 @@ def test_builds_with_different_results_refuse_each_other_before_anything_is_rele
         left = [path for rank in range(CLIENTS + 1) for path in sites.result(rank).rglob("*") if path.is_file()]
         assert {path.name for path in left} <= {"ledger.jsonl"} and not any(path.read_text() for path in left), left
     assert not any(ledgers(tmp_path).values())
+
+
+def test_a_site_with_another_version_of_the_messages_is_named_at_once(
+    builds: dict[str, str],
+    parties: Path,  # noqa: F811 a fixture
+    tmp_path: Path,
+) -> None:
+    with Sites(parties, tmp_path) as sites:
+        start(sites, builds, "this", "this", "messages", "this")
+        assert sites.codes(*range(CLIENTS + 1)) == [3] * (CLIENTS + 1), sites.said()
+        how = "install the same fastlloyd at all parties"
+        ours = f"client 2 (clinic south) speaks version 8 of the messages, this server {PROTOCOL_VERSION}: {how}"
+        assert ours in sites.err(0)
+        assert f"the server does not speak version 8: {how}" in sites.err(2)
+        for rank in (1, 3):
+            assert f"client 2 (clinic south) speaks another version of the messages: {how}" in sites.err(rank)
 
 
 def test_builds_with_the_same_results_work_together(

@@ -464,7 +464,7 @@ def test_an_older_client_hears_that_it_is_older() -> None:
         older.sendall(b"FLsj" + bytes([6]) + b"\x01\x00")
         said = end_of(older)
     assert said[:4] == b"FLsj" and said[5] == Admission.OTHER_VERSION
-    assert "speaks version 6, expected 9" in here.warned[0]
+    assert "a client speaks version 6 of the messages, this server 9: install the same" in here.warned[0]
 
 
 def test_an_older_server_is_known_by_its_short_answer() -> None:

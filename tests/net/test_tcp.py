@@ -39,6 +39,7 @@ from fastlloyd.net.tcp.admission import Introduction, Keys, StrangerLog
 from fastlloyd.net.tcp.hub import TcpServer
 from fastlloyd.net.tcp.route import Route
 from fastlloyd.net.tcp.spoke import TcpClient, join
+from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.transport import Transport
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.contracts import transport as contract
@@ -482,7 +483,60 @@ def test_another_version_is_refused_in_words() -> None:
         other.sendall(HELLO[:4] + b"\x63" + HELLO[5:])
         answer = end_of(other)
     assert answer[:4] == HELLO[:4] and answer[5] == 3
-    assert "speaks version 99, expected 9" in site.warned[0]
+    assert "a client speaks version 99 of the messages, this server 9: install the same" in site.warned[0]
+
+
+def knock_with_another_version(site: Site, rank: int, version: int) -> None:
+    """Show the key of a client, and speak another version of the messages."""
+    stream = Stream(site.raw(), client_keys(rank).context, server_side=False)
+    while not stream.ended:
+        if stream.ready and version:
+            stream.write(HELLO[:4] + bytes([version]) + HELLO[5:])
+            version = 0
+        stream.flush()
+        threading.Event().wait(0.002)
+        stream.fill()
+    stream.close()
+
+
+def test_a_party_of_another_version_is_named_and_ends_the_run_at_once(monkeypatch) -> None:
+    monkeypatch.setattr(control, "_ABSENT_GRACE_S", 0.1)
+    with Site(2, keys=True) as site:
+        with site.turning():
+            one = site.join(1)
+        links = [SecureLinks(each, identity(each.me.rank), None, Meter()) for each in (site.server, one)]
+        started = time.monotonic()
+        at_server, at_client, _ = at_once(
+            [
+                *(lambda each=each: agree_start(each, None, deadline_s=LIMIT_S) for each in links),
+                lambda: knock_with_another_version(site, 2, 8),
+            ]
+        )
+        assert time.monotonic() - started < LIMIT_S / 2
+    assert "client 2 speaks version 8 of the messages, this server 9: install the same fastlloyd" in str(at_server)
+    assert (at_server.rank, at_server.reason, at_server.exit_code) == (2, Reason.OTHER_VERSION, 3)
+    assert isinstance(at_client, NotStarted)
+    assert "client 2 speaks another version of the messages: install" in str(at_client)
+
+
+def test_a_second_process_of_another_version_ends_no_run() -> None:
+    with Site(1, keys=True, options={"reconnect_s": LIMIT_S}) as site, site.turning() as at_server:
+        one = site.join(1, reconnect_s=LIMIT_S)
+        knock_with_another_version(site, 1, 8)
+        one.send(SERVER, b"still here")
+        with receiving(one):
+            until(lambda: at_server)
+    assert at_server == [(ONE, b"still here")]
+
+
+def test_without_a_roster_the_sentence_about_a_silent_client_has_the_version_that_was_refused() -> None:
+    with Site(1) as site:
+        with site.turning(), site.raw() as other:
+            other.sendall(HELLO[:4] + bytes([8]) + HELLO[5:])
+            end_of(other)
+        said = "client 1 did not report within .* s: a client speaks version 8 of the messages, this server 9: install"
+        with pytest.raises(PeerTimeout, match=said):
+            agree_start(SecureLinks(site.server, identity(0), None, Meter()), None, deadline_s=0.05)
 
 
 def test_a_certificate_that_is_not_on_the_roster_is_refused() -> None:

@@ -242,15 +242,15 @@ def _receive_starts(links: SecureLinks, deadline_s: float, *, doomed: bool) -> l
             continue
         if grace_end < end:
             break
-        faults.update((peer, _fault(_no_report(peer, deadline_s), links.me)) for peer in missing)
+        faults.update((peer, _fault(_no_report(peer, deadline_s, links.refused), links.me)) for peer in missing)
     return list(faults.values())
 
 
-def _no_report(peer: PartyId, deadline_s: float) -> PeerTimeout:
-    """Return the error for a client that has not sent its start."""
+def _no_report(peer: PartyId, deadline_s: float, refused: str) -> PeerTimeout:
+    """Return the error for a client that has not sent its start; it may be the one that was `refused`."""
+    why = refused or "check that it runs and can be reached, or allow more time for the set-up"
     return PeerTimeout(
-        f"{peer} did not report within {deadline_s:g} s: check that it runs and can be reached, or allow more time "
-        "for the set-up",
+        f"{peer} did not report within {deadline_s:g} s: {why}",
         rank=peer.rank,
     )
 

@@ -167,6 +167,11 @@ class SecureLinks:
         """Peers that have not joined yet."""
         return self._transport.absent
 
+    @property
+    def refused(self) -> str:
+        """Why a client that no key named was not let in."""
+        return self._transport.refused
+
     def begin_ending(self) -> None:
         """From now on handle only abort notices and their acknowledgements, and raise nothing."""
         self._ending = True

@@ -186,6 +186,25 @@ class Welcome:
             )
 
 
+class OtherVersion(ValueError):
+    """A client speaks another version of the messages.
+
+    Attributes
+    ----------
+    version : int
+    party : PartyId or None
+        The party whose key it has shown; None without a roster, where nobody shows one.
+    """
+
+    def __init__(self, version: int, party: PartyId | None) -> None:
+        super().__init__(
+            f"{party or 'a client'} speaks version {version} of the messages, this server {PROTOCOL_VERSION}: install "
+            "the same fastlloyd at all parties"
+        )
+        self.version = version
+        self.party = party
+
+
 class Guest:
     """A connection at the server that is not admitted yet.
 
@@ -245,7 +264,7 @@ class Guest:
         Raises
         ------
         ValueError
-            It is not a valid client; says why.
+            It is not a valid client; says why. `OtherVersion` where it is one of another version.
         """
         if self._balanced is None:
             self._balanced = begins(self.stream.peek_raw(HEAD_BYTES))
@@ -264,7 +283,7 @@ class Guest:
         for version in self.stream.peek(_VERSION_AT + 1)[_VERSION_AT:]:
             if version != PROTOCOL_VERSION:
                 self.refuse(Welcome(Admission.OTHER_VERSION, 0, 0))
-                raise ValueError(f"it speaks version {version}, expected {PROTOCOL_VERSION}")
+                raise OtherVersion(version, None if keys is None else keys.certificates.get(self.stream.certificate()))
         content = self.stream.take(_HELLO.size)
         if content is None:
             if self.stream.ended:

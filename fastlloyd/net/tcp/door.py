@@ -27,7 +27,7 @@ from typing import Any, Generic, TypeVar
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.sockets import SocketCount
 from fastlloyd.net.tcp.address import Network, is_within, peer_name, source_of
-from fastlloyd.net.tcp.admission import Admission, Guest, Introduction, Keys, StrangerLog, Welcome
+from fastlloyd.net.tcp.admission import Admission, Guest, Introduction, Keys, OtherVersion, StrangerLog, Welcome
 from fastlloyd.net.tcp.delivery import ASKS
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import TcpTransport
@@ -168,6 +168,10 @@ class Door(TcpTransport):
     def _decide(self, guest: Guest, hello: Introduction) -> None:
         """Let in a guest that has shown who it is, or dismiss it."""
 
+    @abstractmethod
+    def _differ(self, error: OtherVersion) -> None:
+        """Note a client of another version, which was dismissed."""
+
     def _open(self, holder: Any, mask: int) -> None:
         """Handle a listener or a guest that is ready."""
         if isinstance(holder, Guest):
@@ -285,6 +289,8 @@ class Door(TcpTransport):
                 hello = guest.advance(self._keys)
             except ValueError as error:
                 self._dismiss(guest, str(error))
+                if isinstance(error, OtherVersion):
+                    self._differ(error)
                 return
             if hello is not None:
                 self._decide(guest, hello)

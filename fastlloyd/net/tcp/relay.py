@@ -16,9 +16,9 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 
-from fastlloyd.errors import ConfigError, PeerError, PeerGone, PeerTimeout
+from fastlloyd.errors import ConfigError, PeerError, PeerGone, PeerTimeout, Reason
 from fastlloyd.net.tcp.address import Network
-from fastlloyd.net.tcp.admission import Admission, Guest, Introduction, Keys, Welcome
+from fastlloyd.net.tcp.admission import Admission, Guest, Introduction, Keys, OtherVersion, Welcome
 from fastlloyd.net.tcp.delivery import ASKS, ID_BYTES, NO_ID, Delivery, most_kept
 from fastlloyd.net.tcp.door import ADMISSION_S, Door, close_all
 from fastlloyd.net.tcp.stream import Stream
@@ -99,6 +99,7 @@ class Relay(Door):
         self._by_rank = {party.rank: Connection(party, delivery=Delivery(most)) for party in self.peers}
         self._holding: list[Connection] = []
         self._away: dict[Connection, None] = {}
+        self._refused = ""
 
     @property
     def joined(self) -> int:
@@ -109,6 +110,11 @@ class Relay(Door):
     def absent(self) -> frozenset[PartyId]:
         """Clients that have not joined yet."""
         return frozenset(place.party for place in self._by_rank.values() if not self._is_here(place))
+
+    @property
+    def refused(self) -> str:
+        """Why the last client of another version was not let in, if no key named it."""
+        return self._refused
 
     def send(self, peer: PartyId, frame: bytes | bytearray | memoryview) -> None:
         """Queue a frame for a client, which may join later.
@@ -228,6 +234,14 @@ class Relay(Door):
         else:
             self._let_in(guest)
             self._admit(place, guest.stream)
+
+    def _differ(self, error: OtherVersion) -> None:
+        """End the run for a party that is awaited; without a roster anybody could say so, and the run waits on."""
+        place = None if error.party is None else self._by_rank.get(error.party.rank)
+        if place is None:
+            self._refused = str(error)
+        elif not self._is_here(place):
+            self._lose(place, PeerError(str(error), rank=place.party.rank, reason=Reason.OTHER_VERSION))
 
     def _refuse_taken(self, guest: Guest, rank: int) -> None:
         self._refuse(guest, Admission.TAKEN, rank, f"it comes as {PartyId(rank)}, which has joined already")
