@@ -17,6 +17,7 @@ from fastlloyd.dossier.planned_run import PlannedRun
 from fastlloyd.dossier.standing import (
     ASSESSMENT,
     ASSESSMENT_NOTE,
+    DELETING,
     ENDS,
     ENDS_NOTE,
     FILES_NOTE,
@@ -57,6 +58,7 @@ def make_dossier(run: PlannedRun) -> Dossier:
         Section(
             "State, ledger and how long files stay", [files(labels=not run.vertical), FILES_NOTE, Text(_budget(run))]
         ),
+        Section("How to delete", [DELETING]),
         Section("Keys", [Text(links), KEYS]),
         Section("What happens on failure", [ENDS, ENDS_NOTE]),
         Section("Open points", [Items(list(open_points(run)))]),

@@ -61,7 +61,24 @@ _FILES = Listing(
             "releases that were paid for",
             "as long as the ledger: count them manually",
         ),
-        ("logs (--log-file)", "each party", "times, ranks, rounds; by intention no record, mask, seed or key", "yours"),
+        (
+            ".fastlloyd-RUN-I.ledger.jsonl with .key",
+            "the same folder, during a run without --state-dir, mode 0600",
+            "the ledger of this run",
+            "the program deletes it when the run ends",
+        ),
+        (
+            "fused.*.nbi, .nbc",
+            "with the extra fast: beside the package, or in the user's numba cache",
+            "machine code of the program, no value of any run",
+            "until the package is removed",
+        ),
+        (
+            "logs (--log-file), --metrics FILE",
+            "each party that uses them",
+            "times, ranks, rounds; by intention no record, mask, seed or key",
+            "yours to decide",
+        ),
         ("NAME.key", "its owner, mode 0600", "private key, not encrypted", "until it is replaced in the roster"),
     ),
     title="Files that stay",
@@ -94,6 +111,21 @@ FILES_NOTE = Text(
     "however that comes; its blocks stay on the disk until they are used again. "
     "Memory is not overwritten after use, and swap and core dumps are the host's matter. No period of retention is "
     "built in: each site must set its own, and delete."
+)
+
+DELETING = Items(
+    (
+        "A file of the table stays until a person of the party deletes it, unless the table says that the program "
+        "does. To delete one is to remove the file (rm). Blocks of the disk, backups and snapshots keep it until they "
+        "are overwritten or expire: delete it there too, or encrypt the disk and its backups.",
+        "A result that is not wanted any more: delete the folder of --output at each party that has it. Its releases "
+        "stay in the ledger, since what others have received cannot be taken back.",
+        "A result that waits (--review): fastlloyd discard deletes it, and notes the decision.",
+        "A broken run that nobody will resume: delete the folder run/ of the state directory. Delete it before others: "
+        "with a party's own messages it gives that party's exact sums.",
+        "The ledger, its .key and budget.json: only when the records of these people will never be used again. Without "
+        "them the program cannot know what was spent, and refuses to start until somebody makes a new state directory.",
+    )
 )
 
 KEYS = Items(

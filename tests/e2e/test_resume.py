@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from fastlloyd.__main__ import main
 from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.report.document import load
 from fastlloyd.report.unit import format_epsilon
@@ -265,6 +266,16 @@ def test_a_result_that_could_not_be_written_is_there_after_a_resume(tmp_path: Pa
     assert blocked.is_file() and ledger(tmp_path, "client-1") == before
     assert not [m for rank in (1, 2) for m in messages(tmp_path, rank) if m["type"] == MaskedUpdate.TYPE]
     assert not (tmp_path / "state" / "client-1" / "run").exists()
+
+
+def test_the_report_shows_the_budget_of_the_state_whether_or_not_the_flag_is_given_again(tmp_path: Path) -> None:
+    hospitals(tmp_path)
+    assert main(["init-state", str(tmp_path / "state"), "-n", "3", "--budget", "9", "--budget-delta", "1e-6"]) == 0
+    for _ in range(2):
+        whole.done_flags(tmp_path, [*STATE, "--overwrite"])
+        shown = load(tmp_path / "res" / "report.json")["privacy"]
+        assert (shown["budget"], shown["lifetime_delta"]) == (9.0, 1e-6)
+        assert "<dt>Budget</dt><dd>9 at delta 1e-06</dd>" in (tmp_path / "res" / "report.html").read_text()
 
 
 def test_a_budget_holds_over_runs(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.dossier.blocks import escape, to_markdown
 from fastlloyd.dossier.content import make_dossier, summarise
 from fastlloyd.dossier.planned_run import plan_run
-from fastlloyd.dossier.standing import factor_words, promise_words
+from fastlloyd.dossier.standing import factor_words, files, promise_words
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.report.page import render as page
 from fastlloyd.report.page.render import render
@@ -296,3 +296,19 @@ def test_the_columns_are_those_that_the_bounds_name(folder: Path, capsys: pytest
     (folder / "run.toml").write_text(RUN_FILE.replace("bounds.csv", "0,100"))
     assert main(["dossier", "--config", "run.toml", "--clients", "2", "--d", "2"]) == 0
     assert "all numeric columns of each site's file; neither run file nor bounds" in capsys.readouterr().out
+
+
+def test_the_dossier_says_of_each_file_of_docs_security_how_long_it_stays_and_how_to_delete() -> None:
+    text = (Path(__file__).parents[3] / "docs/security.md").read_text("utf-8").partition("\n## Files\n")[2]
+    rows = [line.split("|")[1] for line in text.partition("\n\n`")[0].splitlines() if line.startswith("| ")]
+    named = {name.rpartition("/")[2] or name.split("/")[-2] for row in rows for name in re.findall("`([^`]+)`", row)}
+    assert {"labels_i.csv", "decisions.jsonl", "RUN"} <= named and len(rows) > 10
+    listed = files(labels=True)
+    shown = " ".join(row[0].replace("RUN-I", "RUN-i") for row in listed.rows)
+    missing = {
+        name for name in named - {"RUN"} if name.removeprefix(".") not in shown
+    }  # held/RUN/ is named by its folder
+    assert not missing and "held/" in shown
+    assert all(row[3] for row in listed.rows)
+    run = plan_run(config("fastlloyd", {}), 2, None, d=2)
+    assert "fastlloyd discard deletes it" in to_markdown(make_dossier(run))
