@@ -136,7 +136,7 @@ class Release:
         except ValueError as error:
             raise ConfigError(
                 f"{where}: expected a release as fastlloyd writes it, got another text ({error}); "
-                f"restore the line or remove it if it was never written by fastlloyd"
+                "restore the file from its newest copy; a line that is taken out is budget that nobody counts"
             ) from None
 
     @classmethod

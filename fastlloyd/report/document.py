@@ -30,7 +30,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.net.cores import cores
 from fastlloyd.report.claim import Claim
 from fastlloyd.version import __version__
-from fastlloyd.wire.decode import load_json
+from fastlloyd.wire.decode import load_json, show
 from fastlloyd.wire.regular import read_regular
 
 SCHEMA = 6
@@ -74,11 +74,18 @@ def validate(document: Any, definition: str = "report") -> None:
     ConfigError
         Names the first wrong place, what was expected and what was found.
     """
+    known = schema()["$defs"]["report"]["properties"]["schema"]["enum"]
+    found = document.get("schema") if isinstance(document, dict) else None
+    if type(found) is int and found not in known:
+        age, remedy = ("a newer", "install it") if found > max(known) else ("an older", "read it with that build")
+        raise ConfigError(
+            f"a {definition} of schema {found}, written by {age} build of fastlloyd (version "
+            f"{show(document.get('version'))}); this one reads schemas {min(known)} to {max(known)}: {remedy}"
+        )
     problem = next(_problems(document, schema()["$defs"][definition], definition), None)
     if problem is not None:
         raise ConfigError(
-            f"not a {definition} of schema {max(schema()['$defs']['report']['properties']['schema']['enum'])}: "
-            f"{problem}; write it again with this version of fastlloyd"
+            f"not a {definition} of schema {max(known)}: {problem}; write it again with this version of fastlloyd"
         )
 
 

@@ -133,7 +133,7 @@ def test_a_release_without_noise_has_multiplier_zero():
     ids=lambda line: line[:40],
 )
 def test_a_bad_line_is_refused_by_name(line):
-    with pytest.raises(ConfigError, match="line 7 of it: expected a release"):
+    with pytest.raises(ConfigError, match="line 7 of it: expected a release .*; restore the file from its newest copy"):
         Release.from_json(line, "line 7 of it")
 
 

@@ -204,6 +204,22 @@ def test_wrong_figures_are_refused_where_they_are_built(value):
         report(common=common(traffic={**common()["traffic"], "messages": -1}))
 
 
+@pytest.mark.parametrize(
+    ("schema_", "words"),
+    [
+        (
+            1,
+            "written by an older build of fastlloyd .version '0.0.7'.; .* schemas 2 to 6: read it with that build",
+        ),
+        (7, "written by a newer build of fastlloyd .version '0.0.7'.; .* schemas 2 to 6: install it"),
+    ],
+)
+def test_a_report_of_a_schema_that_is_not_read_says_which_build_reads_it(tmp_path, schema_, words):
+    (tmp_path / "report.json").write_text(json.dumps({"schema": schema_, "version": "0.0.7"}))
+    with pytest.raises(ConfigError, match=f"a report of schema {schema_}, {words}"):
+        document.load(tmp_path / "report.json")
+
+
 CHANGES = [
     ("schema", 1),
     ("schema", 2),
