@@ -65,8 +65,9 @@ def make_dossier(run: PlannedRun) -> Dossier:
         Section("Questions of a data protection impact assessment", [ASSESSMENT_NOTE, ASSESSMENT]),
         Section("Public values of this run", list(_values(run))),
     )
+    named = "" if run.config.title is None else f"{run.config.title}, "
     return Dossier(
-        title=f"Data protection dossier: a run of {run.config.protocol}, before it happens",
+        title=f"Data protection dossier: {named}a run of {run.config.protocol}, before it happens",
         private=run.unit is not None,
         summary=tuple(summarise(run)),
         sections=sections,

@@ -224,6 +224,8 @@ def _values(
             values.get("results_version"),
             report["results_version"],
         )
+    if "title" in values:  # not of older versions
+        approved["title"], reported["title"] = values["title"], report.get("title")
     stated = values.get("bounds")
     if isinstance(stated, Mapping) and bounds is not None and bounds.names is not None:
         found = zip(bounds.names, bounds.lo.tolist(), bounds.hi.tolist(), strict=True)

@@ -52,6 +52,7 @@ def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = 
         sizes = document["result"]["noisy_sizes"]
         lines += [*_centroid_lines(centroids, document["result"]["features"], sizes, width), ""]
     rows = [
+        *_named(document),
         *_quality_facts(document),
         *_privacy_facts(document),
         *_cost_rows(document),
@@ -76,7 +77,7 @@ def render_server(document: Mapping[str, Any], *, width: int = WIDTH) -> str:
         if document["parties"].get("masking") == "pairwise"
         else "sees no centroid"
     )
-    rows = [("result", f"held by the clients: the server {sees}"), *_cost_rows(document)]
+    rows = [*_named(document), ("result", f"held by the clients: the server {sees}"), *_cost_rows(document)]
     return printable("\n".join([_title(document), "", *_wrapped(rows, width)]), lines=True) + "\n"
 
 
@@ -87,6 +88,11 @@ def _wrapped(rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
         yield from textwrap.wrap(
             text, width, initial_indent=head, subsequent_indent=" " * _LABEL, break_on_hyphens=False
         )
+
+
+def _named(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the title of the study, if it has one."""
+    return [("title", document["title"])] if "title" in document else []
 
 
 def _title(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = None) -> str:

@@ -24,6 +24,7 @@ PAPER_DELTA = "paper"
 AUTO_K = "auto:"
 _PAIR = re.compile("[^,/]+,[^,/]+")
 _BYTES = re.compile("([0-9]{1,9}(?:[.][0-9]{1,9})?)([KMGT])i?B?")
+_TITLE_LENGTH = 100
 DATA, TASK, LINKS, OUT = "data", "clustering and privacy", "aggregation and links", "state and output"
 
 
@@ -41,6 +42,9 @@ class RunConfig:
     """
 
     protocol: str = option(DEFAULT, "default %(default)s", "", "NAME", public=True, common=True)
+    title: str | None = option(
+        None, "what the study is called, for people: on report, page, dossier and approval", "", "TEXT", public=True
+    )
     data: str | None = option(
         None,
         "this rank's records: '{client}' becomes 1..M; csv, csv.gz, npy, npz, parquet, or a database with --query",
@@ -265,6 +269,8 @@ class RunConfig:
                 entry.read(value)
                 if isinstance(value, str) and entry.names_path(value):
                     _check_name(entry.flag, value)
+        if self.title is not None:
+            _check_title(self.title)
         _ = self.form  # refuses marks that do not go together
         if self.choose_k and not chooses:
             able = ", ".join(row.name for row in ROWS if row.chooses_k)
@@ -390,6 +396,15 @@ class RunConfig:
 
 
 OPTIONS = options_of(RunConfig)
+
+
+def _check_title(title: str) -> None:
+    """Refuse a title in which people could not see what stands there; as for names."""
+    from fastlloyd.crypto.link.identity import visible  # takes long to import, and a help needs none of it
+
+    shown = title.isprintable() and title == title.strip() and visible(title)
+    if not (shown and len(title) <= _TITLE_LENGTH):
+        raise OPTIONS["title"].wrong(title, f"1 to {_TITLE_LENGTH} printable characters")
 
 
 def _check_name(flag: str, path: str) -> None:

@@ -194,6 +194,7 @@ class Session:
         for entry, left, all_noise in zip(rounds, silent, noise, strict=False):
             entry |= {"clients_silent": sorted(party.rank for party in left), "noise": all_noise}
         return {
+            **({} if config.title is None else {"title": config.title}),
             "protocol": config.protocol,
             "results_version": config.row.results,
             "run": self.run_id.hex(),

@@ -312,3 +312,9 @@ def test_the_dossier_says_of_each_file_of_docs_security_how_long_it_stays_and_ho
     assert all(row[3] for row in listed.rows)
     run = plan_run(config("fastlloyd", {}), 2, None, d=2)
     assert "fastlloyd discard deletes it" in to_markdown(make_dossier(run))
+
+
+def test_the_title_of_the_study_stands_in_the_dossier_s_title_and_among_the_values() -> None:
+    run = plan_run(config("fastlloyd", {"title": "Who comes back?"}), 2, None, d=2)
+    assert make_dossier(run).title.startswith("Data protection dossier: Who comes back?, a run of fastlloyd")
+    assert ("title", "Who comes back?") in run.rows

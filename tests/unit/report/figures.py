@@ -103,8 +103,8 @@ def report(**changes):
     return build_report(values.pop("common"), claim=claim, result=result, **values)
 
 
-def server_report():
-    return build_server_report(common(), releases=[release.to_dict() for release in releases()])
+def server_report(**changes):
+    return build_server_report(common(**changes), releases=[release.to_dict() for release in releases()])
 
 
 NO_NOISE = {"spent_epsilon": math.inf, "epsilon": math.inf, "delta": 0.0}

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from fastlloyd.errors import ConfigError
 from fastlloyd.report.table import render, render_server
 from tests.unit.report.figures import NO_NOISE, common, privacy, report, server_report
 
@@ -89,3 +90,11 @@ def test_noise_in_shares_and_what_the_server_could_see_are_told():
     assert "the server sees no centroid" in " ".join(render_server(server).split())
     server["parties"] = {**server["parties"], "masking": "pairwise"}
     assert "the server could compute it from the noisy sums" in " ".join(render_server(server).split())
+
+
+def test_the_title_of_the_study_stands_in_both_tables_and_its_length_is_bounded():
+    named = common(title="Who comes back?")
+    assert "\ntitle     Who comes back?\n" in render(report(common=named))
+    assert "\ntitle     Who comes back?\n" in render_server(server_report(title="Who comes back?"))
+    with pytest.raises(ConfigError, match=r"report\.title: expected"):
+        report(common=common(title="x" * 101))

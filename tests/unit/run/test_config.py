@@ -249,3 +249,15 @@ def test_a_flag_that_means_nothing_in_a_protocol_is_refused() -> None:
                 RunConfig(protocol=row.name, **{name: given[name]})
         RunConfig(protocol=row.name)
     assert {"rounds", *given} == {name for row in ROWS for name in row.unused}
+
+
+@pytest.mark.parametrize("title", ["", " ", "x" * 101, "a\x1b[2J", "a\u202eb", "a\nb", " a", "\u3164"])
+def test_a_title_is_text_that_people_can_see(title: str) -> None:
+    with pytest.raises(ConfigError, match=r"--title: expected 1 to 100 printable characters, got ") as caught:
+        RunConfig(title=title)
+    assert str(caught.value).isprintable()
+
+
+def test_a_title_is_public_and_may_be_in_any_script() -> None:
+    assert public_part(RunConfig(title="\u03b2-HCG: \u7814\u7a76"))["title"] == "\u03b2-HCG: \u7814\u7a76"
+    assert public_part(RunConfig())["title"] is None

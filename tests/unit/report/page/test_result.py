@@ -440,3 +440,9 @@ def test_long_runs_and_many_clusters_stay_readable():
 
 def test_the_name_is_that_of_the_documentation():
     assert NAME == "report.html"
+
+
+def test_the_title_of_the_study_is_text_on_the_page():
+    root, words = shown(document(common=common(title="<b>Who</b> comes back?")))
+    assert "<b>Who</b> comes back?" in words
+    assert root.find("head/title").text.startswith("<b>Who</b> comes back?: ")
