@@ -79,7 +79,12 @@ _FILES = Listing(
             "times, ranks, rounds; by intention no record, mask, seed or key",
             "yours to decide",
         ),
-        ("NAME.key", "its owner, mode 0600", "private key, not encrypted", "until it is replaced in the roster"),
+        (
+            "NAME.key",
+            "its owner, mode 0600",
+            "private key; encrypted if made with a passphrase",
+            "until it is replaced in the roster",
+        ),
     ),
     title="Files that stay",
 )
@@ -131,7 +136,8 @@ DELETING = Items(
 KEYS = Items(
     (
         "Each party makes its own key with fastlloyd keygen. The program sends no private key anywhere; only an "
-        "aggregator needs a copy of the server's. Keys are not encrypted, so the file system must protect them.",
+        "aggregator needs a copy of the server's. Keys are encrypted only if made "
+        "with a passphrase (keygen --passphrase): otherwise the file system must protect them.",
         "The roster pins the certificate of every party: nobody else is let in, and no authority can vouch for a "
         "stranger. It proves something only if the fingerprints were compared by telephone or in person.",
         "Links are TLS 1.3 with certificates on both sides. Secrets of masks are made anew for each run.",

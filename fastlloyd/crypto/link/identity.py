@@ -14,11 +14,13 @@ import os
 import re
 import ssl
 import stat
+import sys
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from getpass import getpass
 from pathlib import Path
 
 from cryptography import x509
@@ -28,7 +30,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.x509.oid import NameOID
 
 from fastlloyd.crypto.hidden_file import HiddenFile
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, printable
 from fastlloyd.randomness import domains
 from fastlloyd.wire.decode import show
 from fastlloyd.wire.header import MAX_CLIENTS, PartyId
@@ -37,6 +39,10 @@ from fastlloyd.wire.regular import open_regular, read_regular_bytes, replace_fil
 VALID_DAYS = 3652
 _NAME_LENGTH = 64
 _MAX_PEM_BYTES = 1 << 16
+_ENCRYPTED = b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
+_PASSPHRASE_BYTES = 1000
+PASSPHRASE_VARIABLE = "FASTLLOYD_PASSPHRASE_FILE"  # noqa: S105, a name and no password
+"""Names the file with the passphrase of a party's own key, where nobody can be asked."""
 _KEY_MODE = 0o600
 _CERTIFICATE_MODE = 0o644
 SIGNATURE_BYTES = 64
@@ -250,8 +256,15 @@ def certificate_bytes(pem: str, source: str) -> bytes:
     return certificates[0].public_bytes(serialization.Encoding.DER)
 
 
-def save_identity(identity: Identity, key_path: Path, certificate_path: Path, *, force: bool = False) -> None:
-    """Write the key (mode 0600) and the certificate as PEM files.
+def save_identity(
+    identity: Identity,
+    key_path: Path,
+    certificate_path: Path,
+    *,
+    force: bool = False,
+    passphrase: bytes | None = None,
+) -> None:
+    """Write the key (mode 0600), encrypted if there is a passphrase, and the certificate as PEM files.
 
     Raises
     ------
@@ -261,17 +274,17 @@ def save_identity(identity: Identity, key_path: Path, certificate_path: Path, *,
     for path in (key_path, certificate_path):
         if not force and os.path.lexists(path):
             raise ConfigError(f"{path} exists already: choose another name, or --force to replace it")
-    write_atomically(key_path, _key_pem(identity.key), _KEY_MODE)
+    write_atomically(key_path, _key_pem(identity.key, passphrase), _KEY_MODE)
     write_atomically(certificate_path, identity.certificate_pem.encode(), _CERTIFICATE_MODE)
 
 
 def load_key(path: Path) -> Ed25519PrivateKey:
-    """Read a private key file; never asks for a passphrase.
+    """Read a private key file; of an encrypted one the passphrase is in a file, or the person at the terminal is asked.
 
     Raises
     ------
     ConfigError
-        The file is missing, open to others, encrypted, or no Ed25519 key.
+        The file is missing, open to others, or no Ed25519 key; the passphrase is wrong, or nobody can be asked.
     """
     try:
         with open_regular(path) as file:
@@ -285,19 +298,77 @@ def load_key(path: Path) -> Ed25519PrivateKey:
                 raise ConfigError(f"others may read the key {path}: run `chmod 600 {path}`")
     except OSError as error:
         raise ConfigError(f"cannot read the key {path}: {error.strerror}; see `fastlloyd keygen`") from error
+    passphrase = _passphrase_of(path) if content.startswith(_ENCRYPTED) else None
     try:
-        key = serialization.load_pem_private_key(content, password=None)
-    except TypeError as error:
+        key = serialization.load_pem_private_key(content, password=passphrase)
+    except TypeError:
         raise ConfigError(
-            f"the key {path} is encrypted, and a run cannot ask for its passphrase: store it without "
-            f"one (`openssl pkey -in {path} -out NEW`, then `chmod 600 NEW`)"
-        ) from error
+            f"the key {path} is encrypted in an old form: expected PKCS 8, as `openssl pkey -aes256 -in {path} -out "
+            "NEW` writes it (then `chmod 600 NEW`)"
+        ) from None
     except (ValueError, UnsupportedAlgorithm):
         # Not chained: the parser's message may describe the key.
+        if passphrase is not None:
+            raise ConfigError(f"the passphrase does not open the key {path}: expected that of `keygen`") from None
         raise ConfigError(f"{path} holds no readable private key: expected the .key file of `keygen`") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise ConfigError(f"the key {path} is not an Ed25519 key: make one with `fastlloyd keygen`")
     return key
+
+
+def _passphrase_of(path: Path) -> bytes:
+    """Return the passphrase of a key, from the file that the environment names or from the person at the terminal."""
+    named = os.environ.get(PASSPHRASE_VARIABLE)
+    if named:
+        return read_passphrase(Path(named))
+    return ask_passphrase(
+        f"Passphrase of {path}: ",
+        f"the key {path} is encrypted and nobody can be asked: put its passphrase into a "
+        f"file of mode 600 and set {PASSPHRASE_VARIABLE} to the file's path",
+    )
+
+
+def ask_passphrase(prompt: str, nobody: str) -> bytes:
+    """Ask the person at the terminal for a passphrase, which is not shown.
+
+    Raises
+    ------
+    ConfigError
+        There is no terminal (`nobody`), or the passphrase is empty or too long.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise ConfigError(nobody)
+    try:
+        return _checked_passphrase(getpass(printable(prompt)).encode(errors="surrogateescape"), "the passphrase")
+    except EOFError:
+        raise ConfigError(nobody) from None
+
+
+def read_passphrase(path: Path) -> bytes:
+    """Read a passphrase: the first line of a file that its owner alone may read.
+
+    Raises
+    ------
+    ConfigError
+        The file is missing or open to others, or the passphrase is empty or too long.
+    """
+    try:
+        with open_regular(path) as file:
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                raise ConfigError(f"others may read the passphrase in {path}: run `chmod 600 {path}`")
+            line = file.read(_MAX_PEM_BYTES).partition(b"\n")[0].removesuffix(b"\r")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the passphrase file {path}: {error.strerror}; name the file that holds it"
+        ) from error
+    return _checked_passphrase(line, f"the passphrase in {path}")
+
+
+def _checked_passphrase(passphrase: bytes, what: str) -> bytes:
+    """Refuse what the library does not take; the passphrase itself is never shown."""
+    if not 1 <= len(passphrase) <= _PASSPHRASE_BYTES:
+        raise ConfigError(f"{what} has {len(passphrase)} bytes: expected 1 to {_PASSPHRASE_BYTES}")
+    return passphrase
 
 
 def read_text(path: Path, what: str, most_bytes: int = _MAX_PEM_BYTES) -> str:
@@ -335,11 +406,10 @@ def write_atomically(path: Path, content: bytes, mode: int) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror}; check path, rights and room") from error
 
 
-def _key_pem(key: Ed25519PrivateKey) -> bytes:
-    """Encode a key as unencrypted PKCS 8."""
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+def _key_pem(key: Ed25519PrivateKey, passphrase: bytes | None = None) -> bytes:
+    """Encode a key as PKCS 8, encrypted if there is a passphrase."""
+    how = serialization.NoEncryption() if passphrase is None else serialization.BestAvailableEncryption(passphrase)
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)
 
 
 def sign(identity: Identity, statement: bytes, label: bytes = domains.SIGNED_RECORD) -> bytes:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import pty
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -18,10 +22,12 @@ from fastlloyd.crypto.link.identity import (
     Identity,
     certificate_bytes,
     check_name,
+    ed25519_key,
     fingerprint,
     load_key,
     make_identity,
     named_in,
+    parse_certificate,
     read_text,
     save_identity,
     write_atomically,
@@ -135,14 +141,79 @@ def write_private(path, content):
     return path
 
 
-def test_encrypted_key_is_a_sentence_and_not_a_prompt(tmp_path):
-    content = make_identity("north").key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.BestAvailableEncryption(b"passphrase"),
-    )
-    with pytest.raises(ConfigError, match="encrypted"):
-        load_key(write_private(tmp_path / "a.key", content))
+def locked(folder, passphrase=b"correct horse"):
+    """Make a key as `keygen --passphrase-file` does."""
+    file = write_private(folder / "phrase", passphrase + b"\nnot this line\n")
+    argv = ["--name", "north", "--prefix", str(folder / "north"), "--passphrase-file", str(file)]
+    assert keygen.main(argv) == 0
+    return folder / "north.key", file
+
+
+def test_encrypted_key_without_anybody_to_ask_is_a_sentence_and_not_a_prompt(tmp_path, monkeypatch):
+    key, _ = locked(tmp_path)
+    assert key.read_bytes().startswith(b"-----BEGIN ENCRYPTED PRIVATE KEY-----") and key.stat().st_mode & 0o777 == 0o600
+    monkeypatch.delenv("FASTLLOYD_PASSPHRASE_FILE", raising=False)
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse\n"))
+    with pytest.raises(
+        ConfigError, match=r"north\.key is encrypted and nobody can be asked: .*PASSPHRASE_FILE"
+    ) as caught:
+        load_key(key)
+    assert caught.value.exit_code == 2
+    with pytest.raises(ConfigError, match="nobody to ask"):
+        keygen.main(["--name", "x", "--prefix", str(tmp_path / "x"), "--passphrase"])
+    assert not (tmp_path / "x.key").exists()
+
+
+def test_the_passphrase_comes_from_a_private_file_and_is_never_shown(tmp_path, monkeypatch, capsys):
+    key, file = locked(tmp_path)
+    monkeypatch.setenv("FASTLLOYD_PASSPHRASE_FILE", str(file))
+    assert load_key(key).public_key() == ed25519_key(parse_certificate(certificate_in(tmp_path / "north.pem")))
+    for content, words in [
+        (b"wrong horse", "does not open the key"),
+        (b"", "has 0 bytes"),
+        (b"x" * 1001, "1001 bytes"),
+    ]:
+        write_private(file, content)
+        with pytest.raises(ConfigError, match=words) as caught:
+            load_key(key)
+        assert "horse" not in str(caught.value) and caught.value.__cause__ is None
+    write_private(file, b"correct horse").chmod(0o640)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        load_key(key)
+    file.unlink()
+    with pytest.raises(ConfigError, match="cannot read the passphrase file"):
+        load_key(key)
+    assert "horse" not in "".join(capsys.readouterr())
+
+
+def on_a_terminal(body, lines):
+    """Run code in a process with a terminal, type the lines, and return what it showed and how it ended."""
+    process, terminal = pty.fork()
+    if not process:
+        os.environ.pop("FASTLLOYD_PASSPHRASE_FILE", None)
+        os.execv(sys.executable, [sys.executable, "-c", body])
+    shown = b""
+    with contextlib.suppress(OSError):
+        while part := os.read(terminal, 4096):
+            shown += part
+            if lines and shown.endswith(b": "):
+                os.write(terminal, lines.pop(0) + b"\n")
+    os.close(terminal)
+    return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+@pytest.mark.process
+def test_the_passphrase_is_asked_on_the_terminal_twice_and_then_once(tmp_path):
+    main = "import sys; from fastlloyd.__main__ import main; sys.exit(main({!r}))"
+    make = main.format(["keygen", "--name", "north", "--prefix", str(tmp_path / "north"), "--passphrase"])
+    shown, code = on_a_terminal(make, [b"a horse", b"a mule"])
+    assert code == 2 and "expected the same passphrase twice" in shown
+    shown, code = on_a_terminal(make, [b"a horse", b"a horse"])
+    assert code == 0 and "horse" not in shown and shown.count("assphrase of the new key") == 1
+    where = str(tmp_path / "north.key")
+    read = f"import pathlib; from fastlloyd.crypto.link.identity import load_key; load_key(pathlib.Path({where!r}))"
+    shown, code = on_a_terminal(read, [b"a horse"])
+    assert code == 0 and "Passphrase of" in shown and "horse" not in shown
 
 
 def test_files_that_are_no_key_are_refused_without_their_content(tmp_path):
@@ -223,7 +294,7 @@ def test_a_key_file_of_a_wrong_kind_is_refused_in_a_sentence(name: str, tmp_path
     path = tmp_path / "party.key"
     path.write_bytes(wrong_keys()[name])
     path.chmod(0o600)
-    with pytest.raises(ConfigError, match=r"party\.key.*(keygen|openssl)") as caught:
+    with pytest.raises(ConfigError, match=r"party\.key.*(keygen|openssl|PASSPHRASE_FILE)") as caught:
         load_key(path)
     assert (caught.value.exit_code, str(caught.value).count("\n")) == (2, 0)
 
