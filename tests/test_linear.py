@@ -294,10 +294,19 @@ OWN = {
         ),
         *("report.earlier:Earlier.clear", "gate.held:_waiting", "report.document:<lambda>"),
     ),
-    "one line at most of a bounded length": ("net.tcp.proxy:_answer", "supervise.offers:keep_offer"),
+    "one line at most of a bounded length": (
+        "net.tcp.proxy:_answer",
+        "supervise.offers:keep_offer",
+        "supervise.runs:_complaint",
+    ),
     "one call of a listed function for each file of this party's state": (
         *("run.budget_terms:read_kept", "run.state:StateDir.interrupted_run", "run.state:StateDir._mark_in"),
-        *("run.state:StateDir._files", "run.state:StateDir._read", "supervise.site:_outcome"),
+        *(
+            "run.state:StateDir._files",
+            "run.state:StateDir._read",
+            "supervise.runs:read_begun",
+            "supervise.runs:read_ending",
+        ),
     ),
     "one call of a listed function for a name that this party's own table lacks": (
         *("data.source:Source.index", "data.delimited:Delimited._block"),

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from datetime import time as clock_time
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -68,6 +68,8 @@ class SiteSettings:
         The time zone of the hours; None: that of this machine.
     ask : bool
         Whether the server is asked for its offer.
+    repeat : bool
+        Whether an offer that has ended is joined again under its approval, if the server offers it anew.
     own : mapping
         This site's own keys of a run file.
     """
@@ -78,6 +80,7 @@ class SiteSettings:
     every_s: float
     patience_s: float
     ask: bool
+    repeat: bool
     hours: tuple[clock_time, clock_time] | None
     zone: ZoneInfo | None
     own: Mapping[str, Any]
@@ -110,6 +113,7 @@ class _Written:
     hours: str | None = None
     zone: str | None = None
     ask: bool = False
+    repeat: bool = False
 
 
 def read_settings(folder: Path) -> SiteSettings:
@@ -144,6 +148,11 @@ def read_settings(folder: Path) -> SiteSettings:
         if not isinstance(values.get(key), str):
             raise ConfigError(f"{path}: expected {key} = a path, got {values.get(key)!r}; write it as text")
         values[key] = os.path.normpath(folder / values[key])
+    if written.repeat and (not written.ask or "budget" not in values):
+        raise ConfigError(
+            f"{path}: repeat: expected ask = true and a budget beside it, which says how often the server may repeat a "
+            "run; add them, or take repeat out"
+        )
     return SiteSettings(
         folder=folder,
         server=written.server,
@@ -151,6 +160,7 @@ def read_settings(folder: Path) -> SiteSettings:
         every_s=written.every,
         patience_s=written.patience,
         ask=written.ask,
+        repeat=written.repeat,
         hours=_hours(path, written.hours),
         zone=_zone(path, written.zone),
         own=values,
@@ -222,6 +232,8 @@ class Offered:
     offer : int
         Version of this format.
     name : str
+    instance : str
+        When `serve` was started: two runs under one name have two.
     run : str
         The run file; it names the files below as `NAME.bounds.csv` and `NAME.categories.csv`.
     bounds, categories : str or None
@@ -230,6 +242,7 @@ class Offered:
 
     offer: Literal[1]
     name: Annotated[str, Within(1, 64)]
+    instance: Annotated[str, Within(1, 64)]
     run: _Text
     bounds: _Text | None
     categories: _Text | None
@@ -261,7 +274,8 @@ def write_offer(config: RunConfig, name: str) -> bytes:
             config = with_values(config, {key: _beside(name, key)})
     config = replace(config, settings={config.protocol: config.own_settings} if config.own_settings else {})
     public = {key for key, entry in OPTIONS.items() if entry.public}
-    offered = Offered(offer=1, name=name, run=to_toml(config, only=public | _OFFERED), **texts)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    offered = Offered(offer=1, name=name, instance=now, run=to_toml(config, only=public | _OFFERED), **texts)
     content = json.dumps(asdict(offered), ensure_ascii=False).encode()
     if len(content) > MOST_OFFER_BYTES:
         raise ConfigError(
@@ -271,8 +285,8 @@ def write_offer(config: RunConfig, name: str) -> bytes:
     return content
 
 
-def keep_offer(settings: SiteSettings, content: bytes) -> str:
-    """Store the server's offer beside the other offers, unless it exists; return its name.
+def keep_offer(settings: SiteSettings, content: bytes) -> Offered:
+    """Store the server's offer beside the other offers, unless it exists; return it.
 
     Raises
     ------
@@ -309,7 +323,7 @@ def keep_offer(settings: SiteSettings, content: bytes) -> str:
             f"{settings.offers}: the offer {name} cannot be kept there ({error.strerror}); make room, or fix the "
             "folder's permissions"
         ) from error
-    return name
+    return offered
 
 
 def _is_kept(path: Path, text: bytes, name: str) -> bool:

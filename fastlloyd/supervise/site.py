@@ -6,11 +6,12 @@
     DIR/offers/NAME.toml      run files with only public values, from people who plan runs or from the server
     DIR/approvals/NAME.json   signed by a person of this site: `fastlloyd site DIR --agree NAME`
     DIR/declined/NAME.json    a person of this site declined it: `fastlloyd site DIR --decline NAME`
-    DIR/outcomes/NAME.json    how the run ended: it is not joined again automatically
-    DIR/results/NAME/         the files of `fastlloyd join`
+    DIR/outcomes/NAME.json    how the run ended, and why: it is not joined again automatically
+    DIR/results/NAME/         the files of `fastlloyd join`; NAME-2, NAME-3, .. of repeated runs
     DIR/state/                one ledger over all runs
     DIR/logs/NAME.log         the messages of `fastlloyd join` (mode 0600)
-    DIR/status.json           each offer and its state
+    DIR/runs/last.json        the run that began last
+    DIR/status.json           each offer and its state; when the service last looked, and was last alive
 
 An offer is hostile: it cannot name this site's files, and none is joined without an approval of exactly its values.
 
@@ -21,7 +22,6 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import json
 import os
 import signal
 import subprocess
@@ -29,49 +29,47 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 from fastlloyd.crypto.link.identity import load_key
 from fastlloyd.crypto.link.roster import Roster
-from fastlloyd.errors import EXIT_OK, EXIT_PEER, ConfigError, PeerError, printable
+from fastlloyd.errors import EXIT_OK, EXIT_PEER, ConfigError, PeerError, PeerTimeout, printable
+from fastlloyd.report.earlier import find_earlier
 from fastlloyd.run.config import OPTIONS
 from fastlloyd.run.rank import stop_signals
 from fastlloyd.run.run_file import to_toml
-from fastlloyd.run.state import check_made, interrupted_since, own_folder
+from fastlloyd.run.state import LEDGER, check_made, interrupted_since, own_folder
 from fastlloyd.supervise.offers import MOST_OFFERS, NAME, SUFFIX, SiteSettings, check_offer, keep_offer, take_offer
-from fastlloyd.wire.regular import open_regular, read_regular, replace_file
+from fastlloyd.supervise.process import Process
+from fastlloyd.supervise.runs import (
+    BegunRun,
+    SiteEnding,
+    UnwritableError,
+    is_running,
+    keep,
+    locked_log,
+    read_begun,
+    read_cause,
+    read_ending,
+    size_of,
+    unwritable,
+)
 
 _MOST_SHOWN = 300
 _MOST_SAID = 2000
 _STORED_EVERY_S = 1.0
-_TAIL_BYTES = 1 << 14
-_LAST = "last"
+_BEAT_S = 30.0
+"""How often the service says that it is alive, at least."""
+_LOOK_S = 0.5
+_STATUS = "status.json"
+_KINDS = ("approvals", "declined", "outcomes", "results", "logs", "runs")
 
 WAITS_FOR_CONSENT, WAITS_FOR_HOUR, WAITS_FOR_SERVER = "waits for consent", "waits for the hour", "waits for the server"
-DECLINED = "declined"
+WAITS_FOR_DISK = "waits for the disk"
+DECLINED, OFFERED_AGAIN = "declined", "offered again"
 RUNNING, DONE, FAILED, REFUSED = "running", "done", "failed", "refused"
 STATUS_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class SiteEnding:
-    """How a run ended, as in `outcomes/NAME.json`.
-
-    Attributes
-    ----------
-    code : int
-        Of `fastlloyd join`.
-    said : str
-        Its last sentence.
-    """
-
-    site: Literal[1]
-    code: int
-    said: str
-    ended_at: str
 
 
 class Site:
@@ -104,16 +102,20 @@ class Site:
         if owner is None or owner.party.is_server:
             raise ConfigError("site.toml: key: expected the key of one of the roster's clients")
         self._me = owner.party
-        check_made(str(settings.folder / "state"), self._me)
+        self._state = str(settings.folder / "state")
+        check_made(self._state, self._me)
+        self._own = own_folder(self._state, self._me)
+        self._last = settings.folder / "runs" / "last.json"
         self._states: dict[str, tuple[str, str]] = {}
+        self._instances: dict[str, str] = {}
+        self._endings: dict[str, SiteEnding] = {}
+        self._silent = ""
+        self._troubles = {"": "", _STATUS: ""}
+        self._looked_at = ""
         self._checked: dict[Path, tuple[tuple[int, ...], str]] = {}
         self._stored_at: float | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._stopped = False
-        for kind in ("approvals", "declined", "outcomes", "results", "logs", "runs"):
-            (settings.folder / kind).mkdir(mode=0o700, exist_ok=True)
-        if settings.offers == settings.folder / "offers":
-            settings.offers.mkdir(exist_ok=True)
+        self._process: subprocess.Popen[bytes] | Process | None = None
+        self._stopped = self._settled = False
 
     def serve(self, *, once: bool = False) -> int:
         """Look for offers, join approved ones, and repeat until stopped.
@@ -135,29 +137,63 @@ class Site:
         """
         with self._alone(), self._until_stopped():
             while not self._stopped:
-                self._ask_server()
-                offered = self._offered()
-                self._states = {name: state for name, state in self._states.items() if name in offered}
-                paths = set(offered.values())
-                self._checked = {path: found for path, found in self._checked.items() if path in paths}
-                for name, path in offered.items():
-                    if not self._stopped:
-                        self._consider(name, path)
-                self._store()
+                self._look()
                 if once:
+                    for trouble in filter(None, self._troubles.values()):
+                        raise ConfigError(trouble)
                     break
                 self._wait()
         return EXIT_OK
+
+    def _look(self) -> None:
+        """Handle all offers as far as possible now; what cannot be written is tried again at the next look."""
+        self._looked_at = _now()
+        settings = self._settings
+        try:
+            for kind in _KINDS:
+                _make(settings.folder / kind, 0o700)
+            if settings.offers == settings.folder / "offers":
+                _make(settings.offers, 0o777)
+            self._keep_endings()
+            if not self._settled:
+                self._settle()
+        except UnwritableError as error:
+            self._report("", str(error))
+            return
+        self._ask_server()
+        offered = self._offered()
+        self._states = {name: state for name, state in self._states.items() if name in offered}
+        paths = set(offered.values())
+        self._checked = {path: found for path, found in self._checked.items() if path in paths}
+        for name, path in offered.items():
+            if not self._stopped:
+                self._consider(name, path)
+        self._report("", "")
+        self._store()
+
+    def _report(self, what: str, trouble: str) -> None:
+        """Report news of what keeps the service from its work, or from writing its status; empty: nothing does."""
+        if trouble and trouble != self._troubles[what]:
+            self._say(printable(trouble))
+        self._troubles[what] = trouble
 
     def _ask_server(self) -> None:
         """Store the server's offer and report news; a server that is away is asked again at the next look."""
         if self._ask is None:
             return
+        self._silent = ""
         try:
             content = self._ask()
-            answer = f"it offers {keep_offer(self._settings, content)}" if content else "it offers no run"
+            self._instances.clear()
+            answer = "it offers no run"
+            if content:
+                offered = keep_offer(self._settings, content)
+                self._instances[offered.name] = offered.instance
+                answer = f"it offers {offered.name} (run of {offered.instance})"
         except (ConfigError, PeerError) as error:
             answer = str(error)
+            if isinstance(error, PeerTimeout):
+                self._silent = answer
         if answer != self._last_answer:
             self._last_answer = answer
             self._say(f"asked {self._settings.server}: {printable(answer)}")
@@ -168,9 +204,9 @@ class Site:
         try:
             if not NAME.fullmatch(path.stem):
                 raise ConfigError("expected a name of letters, digits, dashes and underscores")
-            ended = _outcome(settings.place("outcomes", name, ".json"))
-            if ended is not None:
-                self._note(name, DONE if ended.code == EXIT_OK else FAILED, ended.said)
+            ended = self._endings.get(name) or read_ending(settings.place("outcomes", name, ".json"))
+            if ended is not None and not (self._is_new(name, ended) and settings.repeat):
+                self._note(name, *self._describe(name, ended))
                 return
             if settings.place("declined", name, ".json").exists():
                 self._note(name, DECLINED, f"fastlloyd site {settings.folder} --agree {name} agrees after all")
@@ -181,10 +217,34 @@ class Site:
                 self._note(name, WAITS_FOR_CONSENT, f"fastlloyd site {settings.folder} --agree {name}")
             elif not settings.open_at(now := datetime.now(UTC)):
                 self._note(name, WAITS_FOR_HOUR, settings.describe_hours(now))
+            elif self._silent:
+                self._note(name, WAITS_FOR_SERVER, self._silent)
             else:
                 self._join(name, path, approval)
+        except UnwritableError as error:
+            self._note(name, WAITS_FOR_DISK, str(error))
         except ConfigError as error:
             self._note(name, REFUSED, str(error))
+
+    def _is_new(self, name: str, ended: SiteEnding) -> bool:
+        """Whether the server offers another run under the name of one that has ended."""
+        return self._instances.get(name, ended.instance) != ended.instance
+
+    def _describe(self, name: str, ended: SiteEnding) -> tuple[str, str]:
+        """Return state and further words of an offer whose run has ended."""
+        again = f"fastlloyd site {self._settings.folder} --again {name}"
+        if self._is_new(name, ended):
+            when = self._instances[name]
+            return OFFERED_AGAIN, f"{ended.said}; the server offered another run of {when}: {again} joins it"
+        if ended.code == EXIT_OK:
+            return DONE, ended.said
+        begun = read_begun(self._last)
+        resumes = begun is not None and begun.name == name and self._may_resume(begun)
+        return FAILED, f"{ended.said}; {again} {'goes on where it broke off' if resumes else 'joins it anew'}"
+
+    def _may_resume(self, begun: BegunRun) -> bool:
+        """Whether the run that began last broke off after its round 0, and its protocol can go on."""
+        return begun.resumes and interrupted_since(self._state, self._me) is not None
 
     def _check(self, path: Path) -> None:
         """Refuse an offer that is not public; one whose file did not change is not read again at each look."""
@@ -206,62 +266,127 @@ class Site:
     def _join(self, name: str, path: Path, approval: Path) -> None:
         """Run `fastlloyd join`, and store how it ended; a run that spent nothing is tried again at the next look."""
         settings = self._settings
-        state = str(settings.folder / "state")
-        own = own_folder(state, self._me)
-        # Only an interrupted run of the same offer may be resumed.
-        last = settings.folder / "runs" / _LAST
-        interrupted = interrupted_since(state, self._me) is not None and last.exists() and read_regular(last) == name
         config = take_offer(
-            path,
-            {
-                **settings.own,
-                "state_dir": state,
-                "output": str(settings.place("results", name)),
-                "print_result": False,
-                "resume": interrupted,
-            },
+            path, {**settings.own, "state_dir": self._state, "output": str(self._results(name)), "print_result": False}
         )
+        # Only an interrupted run of the same offer may be resumed.
+        last = read_begun(self._last)
+        resumed = last is not None and last.name == name and config.row.resumes and self._may_resume(last)
+        if last is not None and resumed:
+            config = dataclasses.replace(config, resume=True, output=str(settings.place("results", last.output)))
         run_file, own_file = (settings.place("runs", name, suffix) for suffix in (SUFFIX, f".own{SUFFIX}"))
         mine = {key for key, option in OPTIONS.items() if option.own} | {"roster"}
-        public = to_toml(config, run_file.parent, only=OPTIONS.keys() - mine)
-        replace_file(run_file, [public.encode()], mode=0o600)
-        private = to_toml(dataclasses.replace(config, settings={}), own_file.parent, only=mine)
-        replace_file(own_file, [private.encode()], mode=0o600)
-        replace_file(last, [name.encode()], mode=0o600)
-        self._note(name, RUNNING, "it resumes where it broke off" if interrupted else "")
-        spent = _size(own / "ledger.jsonl")
-        patience = f"{settings.patience_s:g}"
+        keep(run_file, to_toml(config, run_file.parent, only=OPTIONS.keys() - mine))
+        keep(own_file, to_toml(dataclasses.replace(config, settings={}), own_file.parent, only=mine))
+        begun = BegunRun(
+            name=name,
+            instance=self._instances.get(name, ""),
+            output=Path(config.output).name,
+            result=f"the result waits for a decision: fastlloyd release {self._own}"
+            if config.review
+            else f"results in {config.output}",
+            resumes=config.row.resumes,
+            ledger=size_of(self._own / LEDGER),
+            log=size_of(settings.place("logs", name, ".log")),
+        )
+        keep(self._last, begun)
+        settings.place("outcomes", name, ".json").unlink(missing_ok=True)  # of an earlier run
+        self._note(name, RUNNING, "it resumes where it broke off" if resumed else "")
         files = ("--config", str(run_file), "--site", str(own_file), "--approval", str(approval))
-        code, said = self._run(name, *files, "--patience", patience)
-        if code == EXIT_OK:
-            said = f"results in {config.output}"
-            if config.review:
-                said = f"the result waits for a decision: fastlloyd release {own}"
-        if self._stopped:
-            self._note(name, WAITS_FOR_SERVER, "this service was stopped")
-        elif code == EXIT_PEER and _size(own / "ledger.jsonl") == spent:
-            self._note(name, WAITS_FOR_SERVER, said)
-        else:
-            ended = SiteEnding(1, code, said, datetime.now(UTC).isoformat(timespec="seconds"))
-            replace_file(settings.place("outcomes", name, ".json"), [_json(asdict(ended))], mode=0o600)
-            self._note(name, DONE if code == EXIT_OK else FAILED, said)
-        self._store()
+        code, said = self._run(begun, *files, "--patience", f"{settings.patience_s:g}")
+        self._finish(begun, code, said)
 
-    def _run(self, name: str, *flags: str) -> tuple[int, str]:
-        """Run `fastlloyd join`; return its code and its last line."""
-        log = self._settings.place("logs", name, ".log")
+    def _results(self, name: str) -> Path:
+        """Return the folder of a run's results: one without files of an earlier run."""
+        folder, number = self._settings.place("results", name), 1
+        while not self._settings.own.get("overwrite") and find_earlier(folder).files:
+            number += 1
+            folder = self._settings.place("results", f"{name}-{number}")
+        return folder
+
+    def _run(self, begun: BegunRun, *flags: str) -> tuple[int, str]:
+        """Run `fastlloyd join`; return its code and why it failed."""
+        log = self._settings.place("logs", begun.name, ".log")
         words = [sys.executable, "-m", "fastlloyd", "join", "--server", self._settings.server, *flags]
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with locked_log(log) as descriptor:
+            try:
+                process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor)
+            except OSError as error:
+                raise UnwritableError(f"{words[0]}: cannot be started ({error.strerror})") from error
+        self._process = process
         try:
-            start = os.fstat(descriptor).st_size
-            self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor)
+            with suppress(UnwritableError):
+                keep(self._last, dataclasses.replace(begun, pid=process.pid))
             if self._stopped:  # stopped between the look and the start
-                self._process.terminate()
-            code = self._process.wait()
+                process.terminate()
+            while (code := _wait(process)) is None:
+                self._beat()
         finally:
             self._process = None
-            os.close(descriptor)
-        return code, _last_line(log, start)
+        return code, read_cause(log, begun.log, self._own)
+
+    def _settle(self) -> None:
+        """Wait for a run that an earlier service began, and store how it ended.
+
+        Raises
+        ------
+        UnwritableError
+            It cannot be stored now.
+        """
+        begun = read_begun(self._last)
+        if begun is None or begun.over or self._settings.place("outcomes", begun.name, ".json").exists():
+            self._settled = True
+            return
+        log = self._settings.place("logs", begun.name, ".log")
+        if is_running(log):
+            self._note(begun.name, RUNNING, "an earlier service began it, and its process goes on")
+            self._process = Process(begun.pid) if begun.pid else None
+            while is_running(log):
+                if self._stopped and self._process is not None:
+                    self._process.signal(signal.SIGTERM)
+                time.sleep(_LOOK_S)
+                self._beat()
+            self._process = None
+        self._settled = True
+        self._finish(begun, None, read_cause(log, begun.log, self._own))
+
+    def _finish(self, begun: BegunRun, code: int | None, said: str) -> None:
+        """Store how a run ended.
+
+        Parameters
+        ----------
+        begun : BegunRun
+        code : int or None
+            None if an earlier service began it, so that nobody saw its code.
+        said : str
+            Why it failed; empty if it did not say so.
+        """
+        spent = size_of(self._own / LEDGER) != begun.ledger
+        broken = interrupted_since(self._state, self._me) is not None
+        if code is None and spent and not broken:
+            code = EXIT_OK  # a run removes what a resume needs once it has ended well, and not before
+        killed = self._stopped or (code is None and not said)
+        free = not spent and (killed or code in (None, EXIT_PEER))
+        goes_on = killed and spent and self._may_resume(begun)
+        if code != EXIT_OK and (free or goes_on):
+            self._note(begun.name, WAITS_FOR_SERVER, said or "the service was stopped")
+        else:
+            if code is None or code < 0:
+                said = said or "its process was killed"
+            cause = begun.result if code == EXIT_OK else said or f"it ended with code {code}; its log says no more"
+            code = EXIT_PEER if code is None or code < 0 else code
+            ended = SiteEnding(1, code, cause[:_MOST_SAID], _now(), begun.instance)
+            self._endings[begun.name] = ended
+            self._note(begun.name, *self._describe(begun.name, ended))
+            self._keep_endings()
+        keep(self._last, dataclasses.replace(begun, over=True))
+        self._store()
+
+    def _keep_endings(self) -> None:
+        """Store what could not be stored before: while it is not, its run is not joined again."""
+        for name, ended in list(self._endings.items()):
+            keep(self._settings.place("outcomes", name, ".json"), ended)
+            del self._endings[name]
 
     def _note(self, name: str, state: str, more: str) -> None:
         """Store the state of an offer; report news."""
@@ -273,12 +398,21 @@ class Site:
         if state == RUNNING or self._stored_at is None or time.monotonic() - self._stored_at > _STORED_EVERY_S:
             self._store()
 
+    def _beat(self) -> None:
+        """Store, every while, that the service is alive."""
+        if self._stored_at is None or time.monotonic() - self._stored_at >= _BEAT_S:
+            self._store()
+
     def _store(self) -> None:
         """Store the states of all offers; of very many news not after each."""
         self._stored_at = time.monotonic()
         offers = {key: {"state": kind, "more": text} for key, (kind, text) in sorted(self._states.items())}
-        content = {"status": STATUS_VERSION, "at": datetime.now(UTC).isoformat(timespec="seconds"), "offers": offers}
-        replace_file(self._settings.folder / "status.json", [_json(content)], mode=0o600)
+        content = {"status": STATUS_VERSION, "at": _now(), "looked_at": self._looked_at, "offers": offers}
+        try:
+            keep(self._settings.folder / _STATUS, content)
+            self._report(_STATUS, "")
+        except UnwritableError as error:
+            self._report(_STATUS, str(error))
 
     def _offered(self) -> dict[str, Path]:
         """List the run files by their printable names; those that a person of this site agreed to come first, and all.
@@ -296,20 +430,28 @@ class Site:
         return {printable(path.stem)[:_MOST_SHOWN]: path for path in (*agreed, *rest)}
 
     def _is_agreed(self, name: str) -> bool:
-        """Whether an offer has an approval and no outcome yet."""
+        """Whether an offer has an approval, and no outcome yet or the server offers it now."""
         approval, outcome = (self._settings.place(kind, name, ".json") for kind in ("approvals", "outcomes"))
-        return NAME.fullmatch(name) is not None and approval.exists() and not outcome.exists()
+        waits = name in self._instances or not outcome.exists()
+        return NAME.fullmatch(name) is not None and approval.exists() and waits
 
     def _wait(self) -> None:
         """Pause until the next look, or until stopped."""
         end = time.monotonic() + self._settings.every_s
         while not self._stopped and (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, 0.5))
+            time.sleep(min(left, _LOOK_S))
+            self._beat()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Keep out a second process, which would also spend budget."""
-        descriptor = os.open(self._settings.folder / "site.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path = self._settings.folder / "site.lock"
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigError(
+                f"{path}: cannot be written ({error.strerror}); make room, or fix the folder's permissions"
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
@@ -327,7 +469,9 @@ class Site:
 
         def stop(number: int, _: object) -> None:
             self._stopped = True
-            if self._process is not None:
+            if isinstance(self._process, Process):
+                self._process.signal(signal.SIGTERM)
+            elif self._process is not None:
                 self._process.terminate()
 
         before = {number: signal.signal(number, stop) for number in stop_signals()}
@@ -364,38 +508,31 @@ def decline(settings: SiteSettings, name: str) -> None:
         raise ConfigError(f"{name!r} has ended: there is nothing to decline")
     path = settings.place("declined", name, ".json")
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    content = {"site": 1, "declined_at": datetime.now(UTC).isoformat(timespec="seconds")}
-    replace_file(path, [_json(content)], mode=0o600)
+    keep(path, {"site": 1, "declined_at": _now()})
     settings.place("approvals", name, ".json").unlink(missing_ok=True)
 
 
-def _outcome(path: Path) -> SiteEnding | None:
-    """Read how a run ended; None if it has not."""
-    from fastlloyd.wire.decode import decode, load_json
+def _make(folder: Path, mode: int) -> None:
+    """Make a folder of the service, unless it is there.
 
+    Raises
+    ------
+    UnwritableError
+        It cannot be made.
+    """
     try:
-        return decode(SiteEnding, load_json(read_regular(path)), "")
-    except FileNotFoundError:
+        folder.mkdir(mode=mode, exist_ok=True)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int | None:
+    """Return the code of a process, None if it has not ended within a while."""
+    try:
+        return process.wait(_BEAT_S)
+    except subprocess.TimeoutExpired:
         return None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: {error}; if the run may be joined again, remove it") from error
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _last_line(log: Path, start: int) -> str:
-    """Return the last line that a run wrote."""
-    with open_regular(log) as file:
-        end = file.seek(0, os.SEEK_END)
-        file.seek(max(start, end - _TAIL_BYTES))
-        lines = file.read().decode("utf-8", "replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
-def _json(content: object) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

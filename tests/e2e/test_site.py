@@ -184,10 +184,10 @@ def test_an_offer_of_the_server_is_hostile(parties, folder, tmp_path):  # noqa: 
     planned = tmp_path / "planned.toml"
     planned.write_text('k = 2\nbounds = "-1,1"\nn_total = 120\nbudget = 3.0\nstate_dir = "x"\n')
     content = write_offer(load_config(planned), "second")
-    assert keep_offer(settings, content) == "second"
+    assert keep_offer(settings, content).name == "second"
     check_offer(settings.offers / "second.toml")
     before = sorted(settings.offers.iterdir())
-    assert keep_offer(settings, content) == "second" and sorted(settings.offers.iterdir()) == before
+    assert keep_offer(settings, content).name == "second" and sorted(settings.offers.iterdir()) == before
     good = json.loads(content)
     for name, more, sentence in [
         ("another value under a known name", {"run": good["run"] + "\n"}, "offers another second than the one in"),
@@ -209,11 +209,11 @@ def test_an_offer_of_the_server_is_hostile(parties, folder, tmp_path):  # noqa: 
     with pytest.raises(ConfigError, match="16 offers wait for consent"):
         keep_offer(settings, json.dumps(good | {"name": "third"}).encode())
     # One that is known is no new one, and one that was agreed to waits no more.
-    assert keep_offer(settings, json.dumps(good).encode()) == good["name"]
+    assert keep_offer(settings, json.dumps(good).encode()).name == good["name"]
     (settings.folder / "approvals").mkdir(exist_ok=True)
     for number in range(3):
         (settings.folder / "approvals" / f"{number}.json").touch()
-    assert keep_offer(settings, json.dumps(good | {"name": "third"}).encode()) == "third"
+    assert keep_offer(settings, json.dumps(good | {"name": "third"}).encode()).name == "third"
 
 
 def test_an_offer_has_the_settings_of_its_own_protocol_alone(tmp_path):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,11 @@ from fastlloyd.crypto.link.identity import make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.run.run_file import load_config, refuse_own_keys
-from fastlloyd.run.state import StateDir
-from fastlloyd.supervise import offers
+from fastlloyd.run.state import StateDir, resume_words
+from fastlloyd.supervise import offers, runs
 from fastlloyd.supervise import site as module
 from fastlloyd.supervise.offers import MOST_WAITING, SiteSettings, keep_offer, read_settings, write_offer
+from fastlloyd.supervise.runs import BegunRun, is_running, locked_log, read_cause, read_ending
 from fastlloyd.supervise.site import Site
 from fastlloyd.wire.header import PartyId
 
@@ -60,6 +63,20 @@ def person(folder: Path, *words: str) -> int:
         os.umask(before)
 
 
+def begin(folder: Path, **changes: object) -> BegunRun:
+    """Write down that a run began."""
+    (folder / "runs").mkdir(exist_ok=True)
+    values: dict[str, Any] = {"name": "march", "instance": "", "output": "march", "result": "good", "resumes": True}
+    begun = BegunRun(**(values | {"ledger": 0, "log": 0} | changes))
+    runs.keep(folder / "runs" / "last.json", begun)
+    return begun
+
+
+def approve(folder: Path) -> None:
+    (folder / "approvals").mkdir()
+    (folder / "approvals" / "march.json").write_text("{}")
+
+
 def states(folder: Path) -> dict[str, dict[str, str]]:
     offers: dict[str, dict[str, str]] = json.loads((folder / "status.json").read_text())["offers"]
     return offers
@@ -89,10 +106,10 @@ def test_names_that_are_no_longer_offered_are_forgotten(folder: Path) -> None:
 def test_a_thousand_offers_hide_none_that_is_approved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran, read, written = [], [], []
     monkeypatch.setattr(Site, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
-    real, replace = module.check_offer, module.replace_file
+    real, replace = module.check_offer, runs.replace_file
     monkeypatch.setattr(module, "check_offer", lambda path: read.append(path) or real(path))
     monkeypatch.setattr(
-        module, "replace_file", lambda path, *more, **how: written.append(path) or replace(path, *more, **how)
+        runs, "replace_file", lambda path, *more, **how: written.append(path) or replace(path, *more, **how)
     )
     for number in range(offers.MOST_OFFERS + 5):
         (folder / "offers" / f"{number:04d}.toml").write_text("x")
@@ -201,7 +218,8 @@ def test_a_run_that_has_spent_is_not_joined_again_by_itself(folder: Path, monkey
     (folder / "approvals" / "march.json").write_text("{}")
     for _ in range(2):
         look(folder)
-        assert states(folder)["march"] == {"state": "failed", "more": "client 2 is gone"}
+        assert states(folder)["march"]["state"] == "failed"
+        assert states(folder)["march"]["more"].startswith("client 2 is gone; fastlloyd site ")
     assert len(ran) == 1
 
 
@@ -246,7 +264,7 @@ def test_declined_offers_leave_room_for_others_of_the_server(folder: Path) -> No
         keep_offer(settings, content)
     for name in ("march", "0"):
         assert person(folder, "--decline", name) == 0
-    assert keep_offer(settings, content) == "third"
+    assert keep_offer(settings, content).name == "third"
 
 
 @pytest.mark.parametrize(("mine", "kept"), [("k = 3\n", False), (None, True)])
@@ -264,7 +282,7 @@ def test_an_offer_that_comes_at_the_same_time_is_not_replaced(
 
     monkeypatch.setattr(offers, "_count_waiting", count)
     with contextlib.nullcontext() if kept else pytest.raises(PeerError, match="offers another second than the one in"):
-        assert keep_offer(settings, content) == "second"
+        assert keep_offer(settings, content).name == "second"
     assert path.read_text() == text
     assert sorted(each.name for each in path.parent.iterdir()) == ["march.toml", "second.toml"]
 
@@ -291,7 +309,7 @@ def test_only_its_own_run_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch,
     # What a run keeps from its round 0 on; a folder without it is that of a run that failed before.
     (folder / "state/client-1/run/facts.json").write_text("{}")
     (folder / "approvals" / "march.json").write_text("{}")
-    (folder / "runs" / "last").write_text(last)
+    begin(folder, name=last, over=True)
     look(folder)
     assert f"resume = {resumed}\n" in (folder / "runs" / "march.own.toml").read_text()
 
@@ -308,6 +326,179 @@ def test_a_run_that_failed_before_its_first_round_is_begun_anew(folder: Path, mo
         (folder / name).mkdir()
     assert (folder / "state/client-1/run").is_dir()
     (folder / "approvals" / "march.json").write_text("{}")
-    (folder / "runs" / "last").write_text("march")
+    begin(folder, over=True)
     look(folder)
     assert "resume = false\n" in (folder / "runs" / "march.own.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("spent", "broken", "log", "state", "said"),
+    [
+        (True, False, "round 4 of 10\n", "done", "good"),  # the orphan finished
+        (True, True, "fastlloyd: client 3 was interrupted\n", "failed", "client 3 was interrupted; fastlloyd site"),
+        (True, True, "round 4 of 10\n", "waits for the server", "nobody there"),  # killed with the service: it goes on
+        (False, False, "round 4 of 10\n", "waits for the server", "nobody there"),
+    ],
+)
+def test_a_run_that_a_killed_service_began_has_the_end_that_it_had(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, spent: bool, broken: bool, log: str, state: str, said: str
+) -> None:
+    ran: list[Any] = []
+    ledger = folder / "state/client-1/ledger.jsonl"
+
+    def run(self: Site, *words: Any) -> tuple[int, str]:
+        ran.append(words)
+        return 3, "nobody there"
+
+    monkeypatch.setattr(Site, "_run", run)
+    approve(folder)
+    begin(folder)
+    (folder / "logs").mkdir()
+    (folder / "logs" / "march.log").write_text(log)
+    if spent:
+        ledger.write_text("a release\n")
+    if broken:
+        (folder / "state/client-1/run/facts.json").write_text("{}")
+    look(folder)
+    found = states(folder)["march"]
+    assert found["state"] == state and found["more"].startswith(said), found
+    assert len(ran) == (state == "waits for the server"), "what is paid for is not joined again"
+    if ran:
+        assert f"resume = {str(broken).lower()}\n" in (folder / "runs" / "march.own.toml").read_text()
+
+
+def test_an_orphan_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = folder / "logs" / "march.log"
+    log.parent.mkdir()
+    with locked_log(log) as descriptor:
+        process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=descriptor)
+    assert is_running(log)
+    seen: list[str] = []
+
+    def beat(self: Site) -> None:
+        seen.append(states(folder)["march"]["state"])
+        (folder / "state/client-1/ledger.jsonl").write_text("a release\n")
+        process.communicate()
+
+    monkeypatch.setattr(Site, "_beat", beat)
+    begin(folder, pid=process.pid)
+    said = look(folder)
+    assert seen == ["running"] and "an earlier service began it" in said[0]
+    assert states(folder)["march"] == {"state": "done", "more": "good"} and not is_running(log)
+
+
+def test_a_run_that_ended_well_while_the_service_was_stopped_is_done(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(self: Site, *words: Any) -> tuple[int, str]:
+        self._stopped = True
+        return 0, ""
+
+    monkeypatch.setattr(Site, "_run", run)
+    approve(folder)
+    look(folder)
+    assert states(folder)["march"]["state"] == "done"
+
+
+@pytest.mark.parametrize("structured", [False, True])
+def test_an_outcome_says_the_cause_and_not_the_advice(tmp_path: Path, structured: bool) -> None:
+    log, own = tmp_path / "log", tmp_path / "client-1"
+    lines = ["set-up: 10 s so far; waiting", "client 3 (west) was interrupted", resume_words(own)]
+    written = [
+        json.dumps({"level": "error", "message": line}) if structured else f"fastlloyd: {line}" for line in lines
+    ]
+    log.write_text("old\nround 4 of 10\n" + "\n".join(written) + "\n")
+    assert read_cause(log, 4, own) == "client 3 (west) was interrupted"
+    log.write_text("fastlloyd: old\nround 4 of 10\n")
+    assert read_cause(log, 0, own) == read_cause(tmp_path / "none", 0, own) == ""
+
+
+def test_a_full_disk_ends_no_service_and_pays_nothing_twice(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Any] = []
+    full = True
+    replace = runs.replace_file
+
+    def write(path: Path, *more: Any, **how: Any) -> None:
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(path, *more, **how)
+
+    def run(self: Site, *words: Any) -> tuple[int, str]:
+        nonlocal full
+        ran.append(words)
+        full = True
+        return 2, "it cost something"
+
+    monkeypatch.setattr(runs, "replace_file", write)
+    monkeypatch.setattr(Site, "_run", run)
+    approve(folder)
+    said: list[str] = []
+    service = Site(read_settings(folder), said.append)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"status.json: cannot be written \(No space left on device\); make room"):
+            service.serve(once=True)
+    assert ran == [] and len(said) == 2 and "march: waits for the disk: " in "".join(said)
+    full = False  # room, until the run has ended
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="No space left"):
+            service.serve(once=True)
+    assert len(ran) == 1
+    full = False
+    service.serve(once=True)
+    ended = read_ending(folder / "outcomes" / "march.json")
+    assert len(ran) == 1 and ended is not None and (ended.code, ended.said) == (2, "it cost something")
+
+
+def test_the_status_says_when_the_service_looked_and_was_alive(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(range(100))
+    monkeypatch.setattr(module, "_now", lambda: f"{next(times)}")
+    monkeypatch.setattr(module, "_BEAT_S", 0.0)
+    service = Site(read_settings(folder), lambda line: None)
+    service.serve(once=True)
+    first = json.loads((folder / "status.json").read_text())
+    service._beat()
+    second = json.loads((folder / "status.json").read_text())
+    assert first["looked_at"] == second["looked_at"] == "0" and int(second["at"]) > int(first["at"])
+
+
+@pytest.mark.parametrize("repeat", [False, True])
+def test_an_offer_that_comes_again_is_joined_under_its_approval_or_a_person_is_asked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, repeat: bool
+) -> None:
+    with (folder / "site.toml").open("a") as file:
+        file.write("ask = true\n" + "budget = 9.0\nrepeat = true\n" * repeat)
+    ran: list[BegunRun] = []
+
+    def run(self: Site, begun: BegunRun, *words: str) -> tuple[int, str]:
+        ran.append(begun)
+        (folder / "results" / begun.output).mkdir()
+        (folder / "results" / begun.output / "centroids.csv").touch()
+        return 0, ""
+
+    monkeypatch.setattr(Site, "_run", run)
+    (folder / "planned.toml").write_text(OFFER)
+    (folder / "offers" / "march.toml").unlink()
+    offer = json.loads(write_offer(load_config(folder / "planned.toml"), "march"))
+    approve(folder)
+    service = Site(read_settings(folder), lambda line: None, lambda: json.dumps(offer).encode())
+    for month in ("october", "october", "november", "november"):
+        offer["instance"] = month
+        service.serve(once=True)
+    found = states(folder)["march"]
+    if repeat:
+        assert [(begun.instance, begun.output) for begun in ran] == [("october", "march"), ("november", "march-2")]
+        assert found["state"] == "done"
+    else:
+        assert [begun.instance for begun in ran] == ["october"] and found["state"] == "offered again"
+        assert "another run of november: fastlloyd site" in found["more"] and "--again march joins it" in found["more"]
+        person(folder, "--again", "march")
+        service.serve(once=True)
+        assert [begun.output for begun in ran] == ["march", "march-2"] and states(folder)["march"]["state"] == "done"
+
+
+@pytest.mark.parametrize("more", ["repeat = true\n", "ask = true\nrepeat = true\n", "budget = 1.0\nrepeat = true\n"])
+def test_nothing_is_repeated_without_a_budget(folder: Path, more: str) -> None:
+    with (folder / "site.toml").open("a") as file:
+        file.write(more)
+    with pytest.raises(ConfigError, match="repeat: expected ask = true and a budget beside it"):
+        read_settings(folder)
