@@ -187,7 +187,7 @@ def test_untouched_run_verifies(write_run, capsys, mechanism, delta):
         ({"privacy__releases": []}, "not in report.json"),
         ({"run": "00aa"}, "not in ledger.jsonl"),
         ({"rounds": [{**ROUND, "round": 7}]}, "round 7 took place"),
-        ({"schema": 9}, r"schema: expected one of \[2, 3, 4, 5, 6\]"),
+        ({"schema": 9}, "a report of schema 9, written by a newer build"),
     ],
 )
 def test_changed_report_is_found_out(write_run, changes, words):
