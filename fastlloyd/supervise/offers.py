@@ -70,6 +70,8 @@ class SiteSettings:
         Whether the server is asked for its offer.
     repeat : bool
         Whether an offer that has ended is joined again under its approval, if the server offers it anew.
+    metrics : Path or None
+        File of the service's metrics.
     own : mapping
         This site's own keys of a run file.
     """
@@ -81,6 +83,7 @@ class SiteSettings:
     patience_s: float
     ask: bool
     repeat: bool
+    metrics: Path | None
     hours: tuple[clock_time, clock_time] | None
     zone: ZoneInfo | None
     own: Mapping[str, Any]
@@ -114,6 +117,7 @@ class _Written:
     zone: str | None = None
     ask: bool = False
     repeat: bool = False
+    service_metrics: str | None = None
 
 
 def read_settings(folder: Path) -> SiteSettings:
@@ -161,6 +165,7 @@ def read_settings(folder: Path) -> SiteSettings:
         patience_s=written.patience,
         ask=written.ask,
         repeat=written.repeat,
+        metrics=None if written.service_metrics is None else folder / written.service_metrics,
         hours=_hours(path, written.hours),
         zone=_zone(path, written.zone),
         own=values,

@@ -27,6 +27,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -55,6 +56,8 @@ from fastlloyd.supervise.runs import (
     size_of,
     unwritable,
 )
+from fastlloyd.watch.metrics import MODE, render_site
+from fastlloyd.wire.regular import replace_file
 
 _MOST_SHOWN = 300
 _MOST_SAID = 2000
@@ -70,6 +73,10 @@ WAITS_FOR_DISK = "waits for the disk"
 DECLINED, OFFERED_AGAIN = "declined", "offered again"
 RUNNING, DONE, FAILED, REFUSED = "running", "done", "failed", "refused"
 STATUS_VERSION = 1
+_STATES = (
+    *(WAITS_FOR_CONSENT, WAITS_FOR_HOUR, WAITS_FOR_SERVER, WAITS_FOR_DISK, DECLINED, OFFERED_AGAIN),
+    *(RUNNING, DONE, FAILED, REFUSED),
+)
 
 
 class Site:
@@ -110,6 +117,7 @@ class Site:
         self._instances: dict[str, str] = {}
         self._endings: dict[str, SiteEnding] = {}
         self._silent = ""
+        self._last_code: int | None = None
         self._troubles = {"": "", _STATUS: ""}
         self._looked_at = ""
         self._checked: dict[Path, tuple[tuple[int, ...], str]] = {}
@@ -377,6 +385,7 @@ class Site:
             code = EXIT_PEER if code is None or code < 0 else code
             ended = SiteEnding(1, code, cause[:_MOST_SAID], _now(), begun.instance)
             self._endings[begun.name] = ended
+            self._last_code = code
             self._note(begun.name, *self._describe(begun.name, ended))
             self._keep_endings()
         keep(self._last, dataclasses.replace(begun, over=True))
@@ -410,9 +419,32 @@ class Site:
         content = {"status": STATUS_VERSION, "at": _now(), "looked_at": self._looked_at, "offers": offers}
         try:
             keep(self._settings.folder / _STATUS, content)
+            self._measure()
             self._report(_STATUS, "")
         except UnwritableError as error:
             self._report(_STATUS, str(error))
+
+    def _measure(self) -> None:
+        """Write the metrics of the service.
+
+        Raises
+        ------
+        UnwritableError
+            They cannot be written.
+        """
+        path = self._settings.metrics
+        if path is None:
+            return
+        counts = Counter(state for state, _ in self._states.values())
+        looked = datetime.fromisoformat(self._looked_at).timestamp()
+        offers = {state: counts[state] for state in _STATES}
+        text = render_site(
+            path.stem, str(self._me), alive=time.time(), looked=looked, offers=offers, code=self._last_code
+        )
+        try:
+            replace_file(path, [text.encode()], mode=MODE)
+        except OSError as error:
+            raise unwritable(path, error) from error
 
     def _offered(self) -> dict[str, Path]:
         """List the run files by their printable names; those that a person of this site agreed to come first, and all.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fastlloyd.errors import ConfigError, Reason
@@ -83,6 +83,38 @@ def _all(view: View, own: dict[str, str]) -> Iterator[tuple[str, str, str, str]]
     if view.exit_code is not None:
         yield one("fastlloyd_run_end_time_seconds", "gauge", "When the run ended, in Unix time.", view.ended)
         yield one("fastlloyd_run_exit_code", "gauge", "Exit code, once the run has ended.", view.exit_code)
+
+
+def render_site(
+    task: str, party: str, *, alive: float, looked: float, offers: Mapping[str, int], code: int | None
+) -> str:
+    """Write the values of a site's service in the same format.
+
+    Parameters
+    ----------
+    task, party : str
+        Values of these labels.
+    alive, looked : float
+        When the service wrote this, and when it last looked for offers, in Unix time.
+    offers : mapping of str to int
+        How many offers are in each state.
+    code : int or None
+        Exit code of the run that ended last; None if none has ended since the service was started.
+    """
+    own = {"task": task, "party": party}
+
+    def one(name: str, about: str, samples: str) -> str:
+        return f"# HELP {name} {about}\n# TYPE {name} gauge\n{samples}"
+
+    names = ("fastlloyd_site_alive_time_seconds", "fastlloyd_site_look_time_seconds", "fastlloyd_site_offers")
+    text = one(names[0], "When the service was last alive, in Unix time.", _sample(names[0], own, alive))
+    text += one(names[1], "When the service last looked for offers, in Unix time.", _sample(names[1], own, looked))
+    counts = "".join(_sample(names[2], own | {"state": state}, count) for state, count in sorted(offers.items()))
+    text += one(names[2], "Offers by state.", counts)
+    if code is not None:
+        name = "fastlloyd_site_last_exit_code"
+        text += one(name, "Exit code of the run that ended last.", _sample(name, own, code))
+    return text
 
 
 def _sample(name: str, labels: dict[str, str], value: float) -> str:

@@ -502,3 +502,20 @@ def test_nothing_is_repeated_without_a_budget(folder: Path, more: str) -> None:
         file.write(more)
     with pytest.raises(ConfigError, match="repeat: expected ask = true and a budget beside it"):
         read_settings(folder)
+
+
+def test_the_service_has_metrics(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Site, "_run", lambda self, *words: (2, "refused"))
+    with (folder / "site.toml").open("a") as file:
+        file.write('service_metrics = "site.prom"\n')
+    look(folder)
+    labels = 'task="site",party="client 1"'
+    waits = f'fastlloyd_site_offers{{{labels},state="waits for consent"}} '
+    text = (folder / "site.prom").read_text()
+    assert waits + "1\n" in text and "last_exit_code" not in text
+    assert f"fastlloyd_site_look_time_seconds{{{labels}}} " in text
+    approve_all = folder / "approvals" / "march.json"
+    approve_all.write_text("{}")
+    look(folder)
+    text = (folder / "site.prom").read_text()
+    assert waits + "0\n" in text and f"fastlloyd_site_last_exit_code{{{labels}}} 2\n" in text

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from fastlloyd.errors import ConfigError
 from fastlloyd.report.view import STAGES, View
 from fastlloyd.watch import metrics
-from fastlloyd.watch.metrics import MetricsFile, render
+from fastlloyd.watch.metrics import MetricsFile, render, render_site
 from fastlloyd.wire.header import SERVER, PartyId
 
 LIMIT_S = 60.0
@@ -178,6 +178,7 @@ def test_alert_rules_ask_for_metrics_that_there_are() -> None:
     path = Path(__file__).parents[3] / "launch" / "prometheus" / "fastlloyd.rules.yml"
     (group,) = yaml.safe_load(path.read_text())["groups"]
     shown = samples(render(view(exit_code=3, budget=1.0, certificate_ends=1.0), "x")).keys()
+    shown |= samples(render_site("x", "client 1", alive=2.0, looked=1.0, offers={"done": 1}, code=3)).keys()
     for rule in group["rules"]:
         assert rule.keys() >= {"alert", "expr", "labels", "annotations"}
-        assert set(re.findall("fastlloyd_run_[a-z_]+", rule["expr"])) <= shown, rule
+        assert set(re.findall("fastlloyd_(?:run|site)_[a-z_]+", rule["expr"])) <= shown, rule
