@@ -125,7 +125,15 @@ def take_part(session: Session) -> Party[Any]:
 def agreed(session: Session) -> dict[str, Any]:
     """The values of the links' confirmation, from docs/protocol.md, "Links"."""
     return {
-        **{"columns": [], "client_caps": [], "delta": None, "n_total": None, "unit": None, "per_unit": "mean"},
+        **{
+            "title": None,
+            "columns": [],
+            "client_caps": [],
+            "delta": None,
+            "n_total": None,
+            "unit": None,
+            "per_unit": "mean",
+        },
         **{"protocol": "fastlloyd", "k": 3, "choose_k": False, "epsilon": 20.0, "rounds": 3, "seed": 0},
         **{"masking": "threshold", "ring_bits": 32, "min_clients": 3, "known_shares": 1, "colluding": 0},
         "settings": {},
