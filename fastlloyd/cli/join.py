@@ -15,13 +15,19 @@ from fastlloyd.cli.options import (
     number,
     parse_run_options,
 )
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, FastLloydError
 from fastlloyd.net.tcp.address import parse_address
 from fastlloyd.run.rank import catch_signals, limit_threads, run_party, start_log
+
+# How long a site that does not start tries to reach the server, to say so to the others.
+_REFUSAL_S = 3.0
 
 
 def main(argv: Sequence[str]) -> int:
     """Connect to the server, and run as a client once it admits this one.
+
+    A site whose approval or output folder does not fit joins too, and only says that it does not start: otherwise the
+    others would wait for it until the set-up deadline.
 
     Raises
     ------
@@ -47,26 +53,37 @@ def main(argv: Sequence[str]) -> int:
     proxy = find_proxy(address, os.environ)
     place = find_own_rank(config, arguments.rank)
     journal = start_log(config, place.me.rank)
-    approve = None if arguments.approval is None else approved(Path(arguments.approval), config, place)
     keys = connection_keys(place)
-    refuse_other_files(config, place.me)
+    approve, problem = None, None
+    try:
+        if arguments.approval is not None:
+            approve = approved(Path(arguments.approval), config, place)
+        refuse_other_files(config, place.me)
+    except FastLloydError as error:
+        problem = error
     catch_signals()
     announcer = Announcer(
         place.me, events=arguments.events, quiet=config.quiet, own_terminal=True, carrier=CARRIER, journal=journal
     )
-    with join(
-        Route(address, place.me.rank, keys, proxy),
-        deadline_s=min(patience, config.setup_deadline),
-        allows="--patience" if patience < config.setup_deadline else "--setup-deadline",
-        note=announcer.note,
-        reconnect_s=config.reconnect_s,
-    ) as transport:
+    try:
+        transport = join(
+            Route(address, place.me.rank, keys, proxy),
+            deadline_s=min(patience, config.setup_deadline, math.inf if problem is None else _REFUSAL_S),
+            allows="--patience" if patience < config.setup_deadline else "--setup-deadline",
+            note=announcer.note if problem is None else lambda _: None,
+            reconnect_s=config.reconnect_s,
+        )
+    except FastLloydError:
+        if problem is not None:
+            raise problem from None  # nobody is there to hear of it
+        raise
+    with transport:
         through = "" if proxy is None else f" through the proxy {proxy}"
         announcer.note(
             f"joined {address}{through} as {place.me} of {len(transport.peers)} ({CONNECTION[keys is not None]}); "
             "waiting for the others"
         )
-        ending, carrier = run_party(config, transport, announcer, approve=approve)
+        ending, carrier = run_party(problem or config, transport, announcer, approve=approve)
         carrier.close(lost=ending.lost)
     return ending.code
 

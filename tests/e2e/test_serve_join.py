@@ -82,7 +82,7 @@ class Sites:
 
     def _start(self, rank: int, *words: str) -> None:
         home = self.folder / str(rank)
-        home.mkdir(parents=True)
+        home.mkdir(parents=True, exist_ok=True)
         words = (*words, *self.flags)
         if not self.fresh:
             self.processes[rank] = Forked(words, home / "out", home / "err", folder=home, environment=self.environment)
@@ -137,6 +137,29 @@ class Sites:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ((), "expected a new or an empty folder"),
+        (("--approval", "missing.json"), "cannot read the approval missing.json"),
+    ],
+)
+def test_a_site_that_refuses_before_it_joins_lets_nobody_wait(parties, tmp_path, flags, why):
+    with Sites(parties, tmp_path) as sites:
+        sites.serve()
+        sites.join(1)
+        sites.join(3)
+        sites.until(lambda: "2 of 3" in sites.out(0))
+        if not flags:
+            sites.result(2).mkdir(parents=True)
+            (sites.result(2) / "centroids.csv").write_text("x\n1\n")
+        sites.join(2, *flags)
+        assert sites.codes(0, 1, 2, 3, limit_s=LIMIT_S / 2) == [2] * (CLIENTS + 1), sites.said()
+        assert why in sites.err(2) and sites.err(2).count(why) == 1, sites.said()
+        for rank in (0, 1, 3):
+            assert "client 2 (clinic south) did not start: wrong configuration" in sites.err(rank), sites.said()
 
 
 def test_three_hospitals_and_an_operator_with_strangers_at_the_door(parties, tmp_path):
