@@ -47,7 +47,7 @@ _KEY_MODE = 0o600
 _CERTIFICATE_MODE = 0o644
 SIGNATURE_BYTES = 64
 """Of Ed25519."""
-NOT_READABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
+NOT_READABLE = (ValueError, TypeError, KeyError, UnsupportedAlgorithm, x509.InvalidVersion)
 """What the library raises on a certificate, or a part of one, that it cannot read."""
 # Characters without a picture (Unicode's Default_Ignorable_Code_Point) that count as printable, and blank ones.
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
