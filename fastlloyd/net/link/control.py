@@ -234,7 +234,7 @@ def _receive_starts(links: SecureLinks, deadline_s: float, *, doomed: bool) -> l
             if remaining_s > 0 and links.step(remaining_s):
                 continue
         except Aborted as error:
-            # It may blame another party, but the sender will send no more: that it leaves then is no fault of its own.
+            # It may blame another party, but the sender will send no more: leaving then is not its fault.
             faults.setdefault(links.notices[-1][0], _fault(error, links.me))
             continue
         except PeerError as error:

@@ -246,7 +246,7 @@ class _Vector:
 
 
 def _enough(count: int) -> int:
-    """Return how many proposals fill so many places, but for a chance below 1e-8: over three in four are accepted."""
+    """Return how many proposals fill these places, but for a chance below 1e-8: over three in four are accepted."""
     return 2 * count + 16
 
 
@@ -258,7 +258,7 @@ def _each(tried: tuple[tuple[GaussianLaw, int], ...]) -> NDArray[np.float64]:
 
 
 class _Proposals:
-    """Proposals for several discrete Gaussians, so many of each, in one array.
+    """Proposals for several discrete Gaussians, a number of each, in one array.
 
     Parameters
     ----------
