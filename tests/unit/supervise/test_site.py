@@ -18,11 +18,13 @@ from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.run.run_file import load_config, refuse_own_keys
 from fastlloyd.run.state import StateDir, resume_words
-from fastlloyd.supervise import offers, runs
+from fastlloyd.supervise import offers, runs, status
 from fastlloyd.supervise import site as module
+from fastlloyd.supervise.joined import JoinedRuns
 from fastlloyd.supervise.offers import MOST_WAITING, SiteSettings, keep_offer, read_settings, write_offer
 from fastlloyd.supervise.runs import BegunRun, is_running, locked_log, read_cause, read_ending
 from fastlloyd.supervise.site import Site
+from fastlloyd.supervise.status import SiteStatus
 from fastlloyd.wire.header import PartyId
 
 OFFER = 'k = 2\nbounds = "-1,1"\nn_total = 120\nrounds = 4\nepsilon = 5.0\n'
@@ -105,7 +107,7 @@ def test_names_that_are_no_longer_offered_are_forgotten(folder: Path) -> None:
 
 def test_a_thousand_offers_hide_none_that_is_approved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran, read, written = [], [], []
-    monkeypatch.setattr(Site, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
+    monkeypatch.setattr(JoinedRuns, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
     real, replace = module.check_offer, runs.replace_file
     monkeypatch.setattr(module, "check_offer", lambda path: read.append(path) or real(path))
     monkeypatch.setattr(
@@ -179,7 +181,7 @@ def test_an_offer_that_changes_after_it_was_checked_reaches_for_nothing(
         offer.write_text(public.replace('bounds = "-1,1"\n', content) + line.format(there=there) + "\n")
 
     monkeypatch.setattr(module, "check_offer", check)
-    monkeypatch.setattr(Site, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
+    monkeypatch.setattr(JoinedRuns, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
     (folder / "approvals").mkdir()
     (folder / "approvals" / "march.json").write_text("{}")
     look(folder)
@@ -189,7 +191,7 @@ def test_an_offer_that_changes_after_it_was_checked_reaches_for_nothing(
 
 def test_an_offer_that_stays_as_it_is_is_joined(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(Site, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
+    monkeypatch.setattr(JoinedRuns, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
     (folder / "offers" / "bounds.csv").write_text("feature,lo,hi\na,0,1\n")
     (folder / "offers" / "march.toml").write_text(OFFER.replace('"-1,1"', '"bounds.csv"') + "deadline = 9.0\n")
     (folder / "approvals").mkdir()
@@ -206,14 +208,14 @@ def test_a_run_that_has_spent_is_not_joined_again_by_itself(folder: Path, monkey
     ledger = folder / "state" / "client-1" / "ledger.jsonl"
     ran: list[tuple[Any, ...]] = []
 
-    def run(self: Site, *words: Any) -> tuple[int, str]:
+    def run(self: JoinedRuns, *words: Any) -> tuple[int, str]:
         ran.append(words)
         ledger.parent.mkdir(parents=True, exist_ok=True)
         with ledger.open("a") as file:
             file.write("one more release\n")
         return 3, "client 2 is gone"
 
-    monkeypatch.setattr(Site, "_run", run)
+    monkeypatch.setattr(JoinedRuns, "_run", run)
     (folder / "approvals").mkdir()
     (folder / "approvals" / "march.json").write_text("{}")
     for _ in range(2):
@@ -227,7 +229,7 @@ def test_a_declined_offer_is_listed_and_never_joined_unless_somebody_agrees_afte
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(Site, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
+    monkeypatch.setattr(JoinedRuns, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
     assert person(folder, "--agree", "march", "--yes", "--d", "2") == 0
     assert person(folder, "--decline", "march") == 0
     said = look(folder)
@@ -289,7 +291,7 @@ def test_an_offer_that_comes_at_the_same_time_is_not_replaced(
 
 def test_how_long_a_server_is_waited_for_is_the_site_s_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[tuple[str, ...]] = []
-    monkeypatch.setattr(Site, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
+    monkeypatch.setattr(JoinedRuns, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
     (folder / "offers" / "march.toml").write_text(OFFER + "setup_deadline = 86400.0\n")
     (folder / "approvals").mkdir()
     (folder / "approvals" / "march.json").write_text("{}")
@@ -303,7 +305,7 @@ def test_how_long_a_server_is_waited_for_is_the_site_s_own(folder: Path, monkeyp
 
 @pytest.mark.parametrize(("last", "resumed"), [("march", "true"), ("april", "false")])
 def test_only_its_own_run_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch, last: str, resumed: str) -> None:
-    monkeypatch.setattr(Site, "_run", lambda self, *words: (3, "nobody there"))
+    monkeypatch.setattr(JoinedRuns, "_run", lambda self, *words: (3, "nobody there"))
     for name in ("approvals", "runs"):
         (folder / name).mkdir()
     # What a run keeps from its round 0 on; a folder without it is that of a run that failed before.
@@ -321,7 +323,7 @@ def test_a_folder_whose_state_is_gone_is_not_served(folder: Path) -> None:
 
 
 def test_a_run_that_failed_before_its_first_round_is_begun_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Site, "_run", lambda self, *words: (3, "nobody there"))
+    monkeypatch.setattr(JoinedRuns, "_run", lambda self, *words: (3, "nobody there"))
     for name in ("approvals", "runs"):
         (folder / name).mkdir()
     assert (folder / "state/client-1/run").is_dir()
@@ -346,11 +348,11 @@ def test_a_run_that_a_killed_service_began_has_the_end_that_it_had(
     ran: list[Any] = []
     ledger = folder / "state/client-1/ledger.jsonl"
 
-    def run(self: Site, *words: Any) -> tuple[int, str]:
+    def run(self: JoinedRuns, *words: Any) -> tuple[int, str]:
         ran.append(words)
         return 3, "nobody there"
 
-    monkeypatch.setattr(Site, "_run", run)
+    monkeypatch.setattr(JoinedRuns, "_run", run)
     approve(folder)
     begin(folder)
     (folder / "logs").mkdir()
@@ -375,12 +377,12 @@ def test_an_orphan_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert is_running(log)
     seen: list[str] = []
 
-    def beat(self: Site) -> None:
+    def beat(self: SiteStatus) -> None:
         seen.append(states(folder)["march"]["state"])
         (folder / "state/client-1/ledger.jsonl").write_text("a release\n")
         process.communicate()
 
-    monkeypatch.setattr(Site, "_beat", beat)
+    monkeypatch.setattr(SiteStatus, "beat", beat)
     begin(folder, pid=process.pid)
     said = look(folder)
     assert seen == ["running"] and "an earlier service began it" in said[0]
@@ -390,11 +392,11 @@ def test_an_orphan_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_run_that_ended_well_while_the_service_was_stopped_is_done(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(self: Site, *words: Any) -> tuple[int, str]:
-        self._stopped = True
+    def run(self: JoinedRuns, *words: Any) -> tuple[int, str]:
+        self.stopped = True
         return 0, ""
 
-    monkeypatch.setattr(Site, "_run", run)
+    monkeypatch.setattr(JoinedRuns, "_run", run)
     approve(folder)
     look(folder)
     assert states(folder)["march"]["state"] == "done"
@@ -423,14 +425,14 @@ def test_a_full_disk_ends_no_service_and_pays_nothing_twice(folder: Path, monkey
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         replace(path, *more, **how)
 
-    def run(self: Site, *words: Any) -> tuple[int, str]:
+    def run(self: JoinedRuns, *words: Any) -> tuple[int, str]:
         nonlocal full
         ran.append(words)
         full = True
         return 2, "it cost something"
 
     monkeypatch.setattr(runs, "replace_file", write)
-    monkeypatch.setattr(Site, "_run", run)
+    monkeypatch.setattr(JoinedRuns, "_run", run)
     approve(folder)
     said: list[str] = []
     service = Site(read_settings(folder), said.append)
@@ -451,12 +453,12 @@ def test_a_full_disk_ends_no_service_and_pays_nothing_twice(folder: Path, monkey
 
 def test_the_status_says_when_the_service_looked_and_was_alive(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(range(100))
-    monkeypatch.setattr(module, "_now", lambda: f"{next(times)}")
-    monkeypatch.setattr(module, "_BEAT_S", 0.0)
+    monkeypatch.setattr(status, "now_text", lambda: f"{next(times)}")
+    monkeypatch.setattr(status, "BEAT_S", 0.0)
     service = Site(read_settings(folder), lambda line: None)
     service.serve(once=True)
     first = json.loads((folder / "status.json").read_text())
-    service._beat()
+    service._status.beat()
     second = json.loads((folder / "status.json").read_text())
     assert first["looked_at"] == second["looked_at"] == "0" and int(second["at"]) > int(first["at"])
 
@@ -469,13 +471,13 @@ def test_an_offer_that_comes_again_is_joined_under_its_approval_or_a_person_is_a
         file.write("ask = true\n" + "budget = 9.0\nrepeat = true\n" * repeat)
     ran: list[BegunRun] = []
 
-    def run(self: Site, begun: BegunRun, *words: str) -> tuple[int, str]:
+    def run(self: JoinedRuns, begun: BegunRun, *words: str) -> tuple[int, str]:
         ran.append(begun)
         (folder / "results" / begun.output).mkdir()
         (folder / "results" / begun.output / "centroids.csv").touch()
         return 0, ""
 
-    monkeypatch.setattr(Site, "_run", run)
+    monkeypatch.setattr(JoinedRuns, "_run", run)
     (folder / "planned.toml").write_text(OFFER)
     (folder / "offers" / "march.toml").unlink()
     offer = json.loads(write_offer(load_config(folder / "planned.toml"), "march"))
@@ -505,7 +507,7 @@ def test_nothing_is_repeated_without_a_budget(folder: Path, more: str) -> None:
 
 
 def test_the_service_has_metrics(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Site, "_run", lambda self, *words: (2, "refused"))
+    monkeypatch.setattr(JoinedRuns, "_run", lambda self, *words: (2, "refused"))
     with (folder / "site.toml").open("a") as file:
         file.write('service_metrics = "site.prom"\n')
     look(folder)
