@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from datetime import time as clock_time
@@ -35,7 +36,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _HOURS = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]")
 MOST_OFFERS = 1000
 MOST_WAITING = 16
-"""Most offers without approval or outcome before no more are taken from the server."""
+"""Most offers that wait for consent before none without approval is taken from the server."""
 _MODE = 0o644
 _Text = Annotated[str, Within(0, MOST_OFFER_BYTES)]
 _Pause = Annotated[float, Within(1, 86_400)]
@@ -178,9 +179,10 @@ def check_offer(path: Path) -> None:
     Raises
     ------
     ConfigError
-        It is not a run file, has keys that are not public, names a file outside of its folder, or is for tables that
-        are split by columns.
+        It is not a run file, has keys that are not public, names a file outside of its folder or is a link to one, or
+        is for tables that are split by columns.
     """
+    _refuse_link(path, path.name)
     for raw, value in read_toml(path, str(path)).items():
         key = raw.replace("-", "_")
         # Whether there is such a protocol is asked of few keys: to look takes long, and `load_config` does.
@@ -189,7 +191,16 @@ def check_offer(path: Path) -> None:
         beside = isinstance(value, str) and Path(value).name == value and value.isprintable()
         if key in _NAMES_A_FILE and isinstance(value, str) and (not beside or value.startswith(".")):
             raise ConfigError(f"{path}: {key}: expected a file beside the offer, got {value!r}")
+        if key in _NAMES_A_FILE and isinstance(value, str):
+            _refuse_link(path, value)
     _refuse_vertical(path, load_config(path, links=False))
+
+
+def _refuse_link(path: Path, name: str) -> None:
+    """Refuse a file of an offer that is a link to elsewhere: of a file of this site, nothing may be shown or sent."""
+    file, folder = path.with_name(name), path.parent.resolve()
+    if file.is_symlink() and not file.resolve().is_relative_to(folder):
+        raise ConfigError(f"{file}: expected a file in the folder of the offer, it is a link to another; copy it there")
 
 
 def _refuse_vertical(path: Path, config: RunConfig) -> None:
@@ -215,6 +226,7 @@ def take_offer(path: Path, own: Mapping[str, Any]) -> RunConfig:
     ConfigError
         As for `check_offer`.
     """
+    _refuse_link(path, path.name)
     config = load_config(path, own)
     for name, option in OPTIONS.items():
         if (option.own or name in _PINNED) and getattr(config, name) != own.get(name, option.default):
@@ -224,6 +236,8 @@ def take_offer(path: Path, own: Mapping[str, Any]) -> RunConfig:
         value = getattr(config, name)
         if value is not None and (Path(value).parent not in here or not Path(value).name.isprintable()):
             raise ConfigError(f"{path}: {name}: expected a file beside the offer, got {value!r}")
+        if value is not None:
+            _refuse_link(path, Path(value).name)
     _refuse_vertical(path, config)
     return config
 
@@ -296,9 +310,9 @@ def keep_offer(settings: SiteSettings, content: bytes) -> Offered:
     Raises
     ------
     PeerError
-        It is not an offer, or another one has its name.
+        It is not an offer, `check_offer` refuses it, or another one has its name.
     ConfigError
-        There are too many, or they cannot be written.
+        It is not approved and too many wait for consent, or it cannot be written.
     """
     try:
         offered = decode(Offered, load_json(content, most_bytes=MOST_OFFER_BYTES), "the offer")
@@ -313,7 +327,8 @@ def keep_offer(settings: SiteSettings, content: bytes) -> Offered:
     offer_files[settings.offers / f"{name}{SUFFIX}"] = offered.run.encode()
     try:
         missing = [path for path, text in offer_files.items() if not _is_kept(path, text, name)]
-        if missing and _count_waiting(settings) >= MOST_WAITING:
+        approved = settings.place("approvals", name, ".json").exists()
+        if missing and not approved and _count_waiting(settings) >= MOST_WAITING:
             raise ConfigError(
                 f"{settings.offers}: {MOST_WAITING} offers wait for consent, so none is taken from the server: agree "
                 "to them, or decline them"
@@ -323,12 +338,25 @@ def keep_offer(settings: SiteSettings, content: bytes) -> Offered:
                 replace_file(path, [offer_files[path]], mode=_MODE, fresh=True)
             except FileExistsError:  # created meanwhile
                 _is_kept(path, offer_files[path], name)
+        if missing:
+            _check_new(settings.offers / f"{name}{SUFFIX}", missing)
     except OSError as error:
         raise ConfigError(
             f"{settings.offers}: the offer {name} cannot be kept there ({error.strerror}); make room, or fix the "
             "folder's permissions"
         ) from error
     return offered
+
+
+def _check_new(path: Path, files: Iterable[Path]) -> None:
+    """Remove an offer of the server that no site can join: the server may correct it under its name."""
+    try:
+        check_offer(path)
+    except ConfigError as error:
+        for file in files:
+            file.unlink(missing_ok=True)
+        why = f"the server's offer {path.stem} is refused, and not kept: {error}"
+        raise PeerError(why, rank=SERVER.rank) from error
 
 
 def _is_kept(path: Path, text: bytes, name: str) -> bool:
@@ -344,10 +372,21 @@ def _is_kept(path: Path, text: bytes, name: str) -> bool:
 
 
 def _count_waiting(settings: SiteSettings) -> int:
-    """Count the offers without approval, refusal or outcome."""
-    names = [path.stem for path in settings.offers.iterdir() if path.suffix == SUFFIX]
-    decided = (settings.place(kind, name, ".json") for name in names for kind in ("approvals", "declined", "outcomes"))
-    return len(names) - len({path.stem for path in decided if path.exists()})
+    """Count the offers that wait for consent, up to `MOST_WAITING`; files that are no offers wait for nothing."""
+    count = 0
+    paths = sorted(path for path in settings.offers.iterdir() if path.suffix == SUFFIX)
+    for path in [path for path in paths if not _is_decided(settings, path.stem)][:MOST_OFFERS]:
+        with suppress(ConfigError):
+            check_offer(path)
+            count += 1
+        if count == MOST_WAITING:
+            break
+    return count
+
+
+def _is_decided(settings: SiteSettings, name: str) -> bool:
+    """Whether an offer has an approval, refusal or outcome."""
+    return any(settings.place(kind, name, ".json").exists() for kind in ("approvals", "declined", "outcomes"))
 
 
 def _beside(name: str, key: str) -> str:

@@ -205,7 +205,7 @@ def test_an_offer_of_the_server_is_hostile(parties, folder, tmp_path):  # noqa: 
             keep_offer(settings, raw)
     assert sorted(settings.offers.iterdir()) == before
     for number in range(MOST_WAITING):
-        (settings.offers / f"{number}.toml").touch()
+        (settings.offers / f"{number}.toml").write_text(OFFER.format(limit=LIMIT_S))
     with pytest.raises(ConfigError, match="16 offers wait for consent"):
         keep_offer(settings, json.dumps(good | {"name": "third"}).encode())
     # One that is known is no new one, and one that was agreed to waits no more.

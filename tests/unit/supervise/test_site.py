@@ -261,12 +261,64 @@ def test_declined_offers_leave_room_for_others_of_the_server(folder: Path) -> No
     (folder / "planned.toml").write_text(OFFER)
     content = write_offer(load_config(folder / "planned.toml"), "third")
     for number in range(MOST_WAITING):
-        (folder / "offers" / f"{number}.toml").touch()
+        (folder / "offers" / f"{number}.toml").write_text(OFFER)
     with pytest.raises(ConfigError, match="16 offers wait for consent"):
         keep_offer(settings, content)
     for name in ("march", "0"):
         assert person(folder, "--decline", name) == 0
     assert keep_offer(settings, content).name == "third"
+
+
+def test_files_that_are_no_offers_keep_none_of_the_server_out(folder: Path) -> None:
+    settings = read_settings(folder)
+    (folder / "planned.toml").write_text(OFFER)
+    for number in range(3 * MOST_WAITING):
+        (folder / "offers" / f"{number:03d}.toml").write_text("x" if number % 2 else 'output = "elsewhere"\n')
+    assert keep_offer(settings, write_offer(load_config(folder / "planned.toml"), "third")).name == "third"
+
+
+def test_offers_that_wait_keep_none_out_that_is_approved(folder: Path) -> None:
+    settings = read_settings(folder)
+    approve(folder)
+    content = write_offer(load_config((folder / "offers" / "march.toml").rename(folder / "planned.toml")), "march")
+    for number in range(2 * MOST_WAITING):
+        (folder / "offers" / f"{number:03d}.toml").write_text(OFFER)
+    assert keep_offer(settings, content).name == "march" and (folder / "offers" / "march.toml").exists()
+
+
+def test_what_the_server_offers_and_no_site_can_join_is_not_kept_and_may_be_corrected(folder: Path) -> None:
+    settings = read_settings(folder)
+    (folder / "planned.toml").write_text(OFFER)
+    good = json.loads(write_offer(load_config(folder / "planned.toml"), "third"))
+    for run in ("[[[", good["run"] + 'output = "elsewhere"\n', good["run"] + 'categories = "../x.csv"\n'):
+        with pytest.raises(PeerError, match="the server's offer third is refused, and not kept: .*third.toml"):
+            keep_offer(settings, json.dumps(good | {"run": run, "bounds": "feature,lo,hi\na,0,1\n"}).encode())
+        assert [path.name for path in settings.offers.iterdir()] == ["march.toml"]
+    assert keep_offer(settings, json.dumps(good).encode()).name == "third"
+
+
+@pytest.mark.parametrize("linked", ["march.toml", "march.bounds.csv"])
+def test_a_link_to_a_file_of_the_site_is_no_file_of_an_offer(folder: Path, linked: str) -> None:
+    """Whoever may write offers shows nobody a file that only the site may read, and has none of it sent."""
+    (folder / "private").mkdir()
+    offers_folder, private = folder / "offers", folder / "private" / linked
+    (offers_folder / "march.toml").write_text(OFFER.replace('"-1,1"', '"march.bounds.csv"'))
+    (offers_folder / "march.bounds.csv").write_text("feature,lo,hi\na,0,1\n")
+    assert person(folder, "--agree", "march", "--yes") == 0
+    (offers_folder / linked).rename(private)
+    (offers_folder / linked).symlink_to(private)
+    with pytest.raises(ConfigError, match=f"offers/{linked}: expected a file in the folder of the offer, it is a link"):
+        person(folder, "--agree", "march", "--yes")
+    look(folder)
+    assert states(folder)["march"]["state"] == "refused"
+    with pytest.raises(ConfigError, match="it is a link to another"):
+        offers.take_offer(offers_folder / "march.toml", read_settings(folder).own)
+    # As Kubernetes shows a ConfigMap: links within the folder.
+    (offers_folder / "..data").mkdir()
+    (offers_folder / linked).unlink()
+    private.rename(offers_folder / "..data" / linked)
+    (offers_folder / linked).symlink_to(Path("..data", linked))
+    assert person(folder, "--decline", "march") == person(folder, "--agree", "march", "--yes") == 0
 
 
 @pytest.mark.parametrize(("mine", "kept"), [("k = 3\n", False), (None, True)])
