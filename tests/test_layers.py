@@ -25,6 +25,7 @@ LAYERS = [
         "net/tcp",
         "party",
         "report",
+        "describe",
         "gate",
         "watch",
         "lifecycle",
