@@ -166,6 +166,15 @@ def _computation(run: PlannedRun) -> Iterator[Block]:
     if run.foreseen is not None:
         rounds = {release.round for release in run.foreseen.releases}
         rows.append(("rounds with a release", str(len(rounds))))
+    if run.config.min_size:
+        rows.append(
+            (
+                "smallest cluster",
+                f"the files of the result have no cluster whose {'noisy ' * (run.unit is not None)}size is below "
+                f"{run.config.min_size:,}: it is left out when the rounds are over. Whoever sees sums or centres of "
+                "the rounds (see Who could learn what) sees those of small clusters, too",
+            )
+        )
     if run.config.unit is not None:
         rows.append(
             ("one record", f"all rows of one person at one client, identified by the column {run.config.unit}, merged")

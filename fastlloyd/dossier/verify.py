@@ -226,6 +226,8 @@ def _values(
         )
     if "title" in values:  # not of older versions
         approved["title"], reported["title"] = values["title"], report.get("title")
+    if "min_size" in values:
+        approved["min_size"], reported["min_size"] = values["min_size"], parameters.get("min_size", 0)
     stated = values.get("bounds")
     if isinstance(stated, Mapping) and bounds is not None and bounds.names is not None:
         found = zip(bounds.names, bounds.lo.tolist(), bounds.hi.tolist(), strict=True)

@@ -117,6 +117,9 @@ def fit_together(
     model.traffic_ = {name: traffic[name] for name in _TRAFFIC}
     model.traffic_["payload_bytes_per_round"] = traffic["payload_bytes"] / rounds
     model.n_iter_ = rounds
+    model._n_features_out = 0
+    if result.left_out and result.centroids is None:
+        return [np.full(len(part), -1) for part in (raw_parts[:1] if is_vertical(model) else raw_parts)]
     model._n_features_out = int(model.n_clusters) if result.centroids is None else len(result.centroids)
     if result.centroids is None or not np.isfinite(result.centroids).all():
         return [np.asarray(ended.outcomes[party].raw_labels) for party in clients(n_clients)]
@@ -167,6 +170,9 @@ class FastLloyd(  # scikit-learn has no types
         Public randomness only: where the centres start. None starts elsewhere at each fit. The noise has no seed, it
         comes from the operating system; so two fits differ whatever stands here.
     ring_bits : {32, 64}
+    min_size : int
+        Leave out each cluster whose noisy size is below it, after the fit: its records get the label of the nearest
+        centre that stays. Where none stays, `cluster_centers_` is None and every label is -1. 0 leaves out none.
     settings : mapping or None
         The protocol's own settings, such as {'alpha': 0.8}.
     budget : float, (epsilon, delta) or None
@@ -269,6 +275,7 @@ class FastLloyd(  # scikit-learn has no types
         rounds: int | str = "auto",
         random_state: int | None = 0,
         ring_bits: int = 32,
+        min_size: int = 0,
         settings: Mapping[str, Any] | None = None,
         budget: float | None = None,
         ledger: str | Path | None = None,
@@ -284,6 +291,7 @@ class FastLloyd(  # scikit-learn has no types
         self.rounds = rounds
         self.random_state = random_state
         self.ring_bits = ring_bits
+        self.min_size = min_size
         self.settings = settings
         self.budget = budget
         self.ledger = ledger
@@ -457,6 +465,11 @@ class FastLloyd(  # scikit-learn has no types
         """Return records and centres in the scaled domain."""
         check_is_fitted(self, "cluster_centers_")
         if self.cluster_centers_ is None or not np.isfinite(self.cluster_centers_).all(axis=1).any():
+            if self.min_size and self.cluster_centers_ is None:
+                raise ParameterError(
+                    f"the last fit has no cluster of the size min_size={self.min_size} or more, so there is no centre: "
+                    "lower it, or n_clusters, and fit again"
+                )
             raise ParameterError(
                 f"the last fit has shown no centre, since {self.protocol!r} as set keeps them hidden: use labels_, or "
                 "look at settings"

@@ -29,7 +29,18 @@ from fastlloyd.wire.decode import Within, reader, show
 _FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: FILE)?")
 _NAMES = {"k": "n_clusters", "seed": "random_state", "set": "settings:"}
 _SIDES = ("lo", "hi")
-_OPTIONS = ("protocol", "k", "epsilon", "delta", "accept_large_delta", "n_total", "rounds", "seed", "ring_bits")
+_OPTIONS = (
+    "protocol",
+    "k",
+    "epsilon",
+    "delta",
+    "accept_large_delta",
+    "n_total",
+    "rounds",
+    "seed",
+    "ring_bits",
+    "min_size",
+)
 """Options of a run that are parameters, most under the same name."""
 _BUDGET = reader(tuple[Annotated[float, Within(0, 1e6)], Annotated[float, Within(0, 0.5)]])
 

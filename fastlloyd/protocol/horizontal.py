@@ -20,6 +20,7 @@ import typing
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -27,6 +28,8 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import unscale
 from fastlloyd.data.records import ClientRecords
+from fastlloyd.kmeans.assign import assign
+from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.lifecycle.sealed import relay_seed
@@ -252,6 +255,13 @@ class Horizontal(OfRecords[H]):
         yield Keep(begun.to_keep)
         return None, None
 
+    def relabel(self, points: Any, plan: H, made: Result) -> NDArray[np.int64] | None:
+        """Label a client's records by the centres that `--min-size` leaves; None: this protocol has other labels."""
+        grid: Any = plan
+        if not isinstance(points, GridPoints) or made.evaluated is None:
+            return None
+        return assign(points, round_centers(made.evaluated, grid.fraction_bits))
+
     def relays_seed(self, plan: H) -> bool:
         """Say whether the clients agree on a common seed through the server, and compare through it at the end."""
         return False
@@ -344,6 +354,7 @@ class Horizontal(OfRecords[H]):
                 took_part=present,
                 writers=self._writers(present),
                 raw_labels=end.raw_labels,
+                relabel=partial(self.relabel, points, plan),
                 seed=seed,
             )
         )

@@ -61,6 +61,8 @@ class Row:
         Whether its server may have records of its own (`--server-data`).
     workers : bool
         Whether one of its parties computes in several processes (`--workers`).
+    sizes : bool
+        Whether all that have its result know the sizes of the clusters, noisy or exact (`--min-size`).
     unused : tuple of str
         Options of a run that mean nothing in it, as `RunConfig` names them: whoever gives one is refused.
     results : int
@@ -78,6 +80,7 @@ class Row:
     pure: bool = False
     server_data: bool = False
     workers: bool = False
+    sizes: bool = False
     unused: tuple[str, ...] = ()
     results: int = 1
 
@@ -86,7 +89,14 @@ _HERE = "fastlloyd.protocols"
 _MASKS = ("masking", "known_shares", "colluding")
 _SITES = ("client_caps", "min_clients", *_MASKS)
 ROWS = (
-    Row("fastlloyd", f"{_HERE}.fastlloyd", "horizontal", "FastLloyd: masked sums, noise in each round", streams=True),
+    Row(
+        "fastlloyd",
+        f"{_HERE}.fastlloyd",
+        "horizontal",
+        "FastLloyd: masked sums, noise in each round",
+        streams=True,
+        sizes=True,
+    ),
     Row(
         "fastlloyd-plus",
         f"{_HERE}.fastlloyd",
@@ -94,6 +104,7 @@ ROWS = (
         "FastLloyd that looks at all records first: less error",
         chooses_k=True,
         streams=True,
+        sizes=True,
     ),
     Row(
         "glloyd",
@@ -101,6 +112,7 @@ ROWS = (
         "horizontal",
         "Gaussian noise on plain sums and counts, a baseline",
         streams=True,
+        sizes=True,
     ),
     Row(
         "sulloyd",
@@ -109,6 +121,7 @@ ROWS = (
         "Laplace noise on plain sums and counts, a baseline",
         streams=True,
         pure=True,
+        sizes=True,
     ),
     Row(
         "lloyd",
@@ -116,6 +129,7 @@ ROWS = (
         "horizontal",
         "masked sums without noise: nobody's record is protected",
         streams=True,
+        sizes=True,
     ),
     Row(
         "feddp",
@@ -124,6 +138,7 @@ ROWS = (
         "FedDP-KMeans: starts from records that the server has",
         chooses_k=True,
         server_data=True,
+        sizes=True,
     ),
     Row(
         "kfed",
@@ -138,6 +153,7 @@ ROWS = (
         "horizontal",
         "SecFC: exact k-means over coded shares, without noise",
         resumes=False,
+        sizes=True,
         unused=("min_clients", *_MASKS),
         results=2,
     ),
@@ -147,6 +163,7 @@ ROWS = (
         "vertical",
         "private sketches, one message from each party",
         resumes=False,
+        sizes=True,
         unused=("rounds", *_SITES),
         results=2,
     ),
@@ -165,6 +182,7 @@ ROWS = (
         "k-means on encrypted columns, noise on what is opened",
         resumes=False,
         workers=True,
+        sizes=True,
         unused=_SITES,
         results=2,
     ),

@@ -89,6 +89,11 @@ def elbow_csv(costs: NDArray[np.float64], chosen: int) -> str:
     return "k,cost,chosen\n" + "".join(rows)
 
 
+def sizes_csv(sizes: Sequence[int]) -> str:
+    """Return exact sizes of clusters as CSV: cluster, size."""
+    return "cluster,size\n" + "".join(f"{cluster},{size}\n" for cluster, size in enumerate(sizes))
+
+
 def labels_csv(raw_labels: NDArray[np.int64], raw_rows: RawRows | None = None) -> Iterator[str]:
     """Yield a party's own labels as pieces of CSV: the number of each row of its file, its id, and its label.
 

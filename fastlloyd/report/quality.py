@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,12 @@ class ResultNoise:
     step_deviations: NDArray[np.float64] | None = None
     stands_out: bool | None = None
     expected: Expected | None = None
+
+    def only(self, kept: NDArray[np.int64]) -> ResultNoise:
+        """Return the same for some of the clusters; `kept` holds their numbers."""
+        names = ("size_ranges", "centre_deviations", "unsettled", "steps", "step_deviations")
+        parts: dict[str, Any] = {name: values[kept] for name in names if (values := getattr(self, name)) is not None}
+        return replace(self, **parts)
 
 
 EXACT = ResultNoise(exact=True)

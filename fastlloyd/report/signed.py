@@ -51,6 +51,8 @@ class SignedRecord:
     releases : sequence of dict
         As `Release.to_dict` gives them.
     features, noisy_sizes : sequence or None
+    left_out : int or None
+        How many clusters are smaller than the run publishes; None if it publishes all.
     files : mapping from file name to text
         Result files that are the same at all parties with the result.
     covers : {'public', 'centroids', 'result'}
@@ -61,13 +63,14 @@ class SignedRecord:
     releases: Sequence[Mapping[str, Any]]
     features: Sequence[str] = ()
     noisy_sizes: Sequence[float] | None = None
+    left_out: int | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     covers: Covers = "result"
 
     def statement(self, roster: bytes, agreed: bytes, covers: Covers, opening: bytes | None) -> bytes:
         """Return the bytes that a party signs, given its part of the result and the opening of its commitment."""
         public = _public(self.common, self.releases)
-        result = _result(self.features, self.noisy_sizes, file_digests(self.files), covers)
+        result = self._result(covers)
         if result is not None and opening is None:
             raise InternalError("a result was to be signed without an opening")
         return _statement(self.common["run"], roster, agreed, public, _committed(result, opening or b""))
@@ -81,8 +84,10 @@ class SignedRecord:
         whose key the reader does not know.
         """
         public = _public(self.common, self.releases)
-        result = _result(self.features, self.noisy_sizes, file_digests(self.files), self.covers)
-        return bytes.fromhex(_digest([public, result]))
+        return bytes.fromhex(_digest([public, self._result(self.covers)]))
+
+    def _result(self, covers: Covers) -> dict[str, Any] | None:
+        return _result(self.features, self.noisy_sizes, self.left_out, file_digests(self.files), covers)
 
 
 def file_digests(files: Mapping[str, str]) -> dict[str, str]:
@@ -165,7 +170,8 @@ def _from_report(report: Mapping[str, Any], entry: Mapping[str, Any]) -> bytes:
     """Return the statement that a party must have signed if the report is what it saw."""
     signed, result = report["signatures"], report["result"]
     public = _public(report, report["privacy"]["releases"])
-    own = _result(result["features"], result["noisy_sizes"], signed["files"], entry["covers"])
+    sizes, left_out = result["noisy_sizes"], result.get("left_out")
+    own = _result(result["features"], sizes, left_out, signed["files"], entry["covers"])
     if report["schema"] < _COMMITS:
         shown = None if own is None else _digest(own)
     else:
@@ -200,11 +206,17 @@ def _public(values: Mapping[str, Any], releases: Sequence[Mapping[str, Any]]) ->
 
 
 def _result(
-    features: Sequence[str], sizes: Sequence[float] | None, files: Mapping[str, str], covers: Covers
+    features: Sequence[str],
+    sizes: Sequence[float] | None,
+    left_out: int | None,
+    files: Mapping[str, str],
+    covers: Covers,
 ) -> dict[str, Any] | None:
     if covers == "public":
         return None
-    found = {"features": list(features), "files": dict(files)}
+    found: dict[str, Any] = {"features": list(features), "files": dict(files)}
+    if left_out is not None:  # of runs with --min-size
+        found["left_out"] = left_out
     return found if covers == "centroids" else {**found, "noisy_sizes": None if sizes is None else list(sizes)}
 
 

@@ -53,6 +53,7 @@ def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = 
         lines += [*_centroid_lines(centroids, document["result"]["features"], sizes, width), ""]
     rows = [
         *_named(document),
+        *_left_out(document),
         *_quality_facts(document),
         *_privacy_facts(document),
         *_cost_rows(document),
@@ -93,6 +94,13 @@ def _wrapped(rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
 def _named(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the title of the study, if it has one."""
     return [("title", document["title"])] if "title" in document else []
+
+
+def _left_out(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield how many clusters are too small to be published, if the run has a least size."""
+    if "left_out" in document["result"]:
+        least = format_count(document["parameters"]["min_size"], "record")
+        yield "left out", f"{format_count(document['result']['left_out'], 'cluster')} of a size below {least}"
 
 
 def _title(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = None) -> str:

@@ -59,6 +59,7 @@ def conclude(
     holders: tuple[PartyId, ...] | None = None,
     late: frozenset[PartyId] = frozenset(),
     raw_labels: NDArray[np.int64] | None = None,
+    relabel: Callable[[Result], NDArray[np.int64] | None] | None = None,
     raw_files: Mapping[str, str] | None = None,
     seed: bytes | None = None,
 ) -> Party[Outcome]:
@@ -83,6 +84,9 @@ def conclude(
         At the server: who is not waited for.
     raw_labels : int64 array, shape (n,), optional
         Of this party's records.
+    relabel : callable, optional
+        Labels this party's records by a result without the clusters that `--min-size` leaves out; without it, or where
+        it gives None, a record of one of these counts to the nearest cluster that stays.
     raw_files : mapping from file name to text, optional
         This party's alone.
     seed : bytes, optional
@@ -97,6 +101,11 @@ def conclude(
     """
     if callable(made):
         made = made()
+    if isinstance(made, Result) and session.config.min_size:
+        made, numbers = made.without_small(session.config.min_size)
+        if raw_labels is not None:
+            again = None if numbers is None or relabel is None else relabel(made)
+            raw_labels = None if numbers is None else numbers[raw_labels] if again is None else again
     me, group = session.me, session.everybody if heard is None else heard
     if holders is None:
         # Where clients may write it, those that missed the last round have it too.

@@ -153,6 +153,15 @@ class RunConfig:
         None, "public upper bound on all records together", DATA, "N", least=3, most=10**12, public=True, common=True
     )
     client_caps: tuple[int, ...] = option((), "public cap per client (default N // M)", DATA, "N1,N2,..", public=True)
+    min_size: int = option(
+        0,
+        "publish no cluster whose (noisy) size is below N: its records count to the nearest one (default 0: all)",
+        TASK,
+        "N",
+        least=0,
+        most=10**12,
+        public=True,
+    )
     budget: float | None = option(
         None, "lifetime limit on epsilon; needs --state-dir", TASK, "E", least=0, most=1e6, common=True
     )
@@ -303,6 +312,8 @@ class RunConfig:
                     f"--memory: {self.protocol} holds all records in memory; leave it out, or take a --protocol that "
                     f"reads them from disk ({able})"
                 )
+        if self.min_size:
+            self._check_min_size()
         for name in (self.id, self.unit):
             if name is not None and name in self.columns:
                 raise ConfigError(
@@ -377,6 +388,19 @@ class RunConfig:
     def own_settings(self) -> dict[str, Any]:
         """The settings of the protocol that runs."""
         return self.settings.get(self.protocol, {})
+
+    def _check_min_size(self) -> None:
+        """Refuse a threshold that a result without sizes cannot be held to, or that no cluster can reach."""
+        if not self.row.sizes:
+            able = ", ".join(row.name for row in ROWS if row.sizes)
+            raise ConfigError(
+                f"--min-size {self.min_size}: the result of {self.protocol} has no sizes of clusters; leave it out, or "
+                f"take a --protocol whose result has them ({able})"
+            )
+        if self.n_total is not None and self.min_size > self.n_total:
+            raise ConfigError(
+                f"--min-size {self.min_size}: expected at most --n-total, {self.n_total}: no cluster could be published"
+            )
 
     def _check_own_data(self) -> None:
         """Refuse what only fits a public data set."""

@@ -379,7 +379,7 @@ def draw_result(dataset: Dataset | None, result: Result, left_out: list[str]) ->
             points = None if dataset is None else dataset.values
             draw["plane.png"] = partial(plot.plane, *place, noisy_sizes=sizes, public_points=points, warning=warning)
         if result.costs is not None:
-            draw["elbow.png"] = partial(plot.elbow_plot, result.costs, len(centroids))
+            draw["elbow.png"] = partial(plot.elbow_plot, result.costs, result.chosen)
     drawn = {}
     for name, make in draw.items():
         with _noting(left_out, name):

@@ -209,6 +209,7 @@ class Session:
                 **listed,
                 "settings": dict(config.own_settings),
                 "client_caps": list(self.inputs.caps),
+                **({"min_size": config.min_size} if config.min_size else {}),
             },
             "rounds": rounds,
             "timing": document.timing(self.setup_seconds, rounds),

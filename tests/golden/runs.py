@@ -140,7 +140,8 @@ def _figures(outcome: Outcome) -> Iterator[str]:
         if result.centroids is not None:
             yield from map(_text, result.centroids.ravel())
         yield from map(_text, result.noisy_sizes or ())
-        for name, text in sorted(result.extra.items()):
+        sizes = {name: text for name, text in result.files.items() if name == "sizes.csv"}
+        for name, text in sorted({**result.extra, **sizes}.items()):
             yield f"{name}: {_NUMBER.sub(lambda found: _text(float(found[0])), text)}"
     if outcome.raw_labels is not None:
         yield from map(str, outcome.raw_labels.tolist())

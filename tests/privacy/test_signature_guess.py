@@ -175,7 +175,7 @@ def test_guesses_of_the_sizes_of_clusters(blinded: bool, monkeypatch: pytest.Mon
     server, ended, own, bounds = live(whole_run.config("secfc"), 5, monkeypatch)
     result = ended.outcomes[VICTIM].result
     assert result is not None
-    true = tuple(int(line.split(",")[1]) for line in result.extra["sizes.csv"].split()[1:])
+    true = tuple(int(line.split(",")[1]) for line in result.files["sizes.csv"].split()[1:])
     names = own[VICTIM].names
     boundary = bounds_csv(names, bounds.match(names))
 

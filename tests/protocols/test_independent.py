@@ -131,6 +131,7 @@ def agreed(session: Session) -> dict[str, Any]:
             "client_caps": [],
             "delta": None,
             "n_total": None,
+            "min_size": 0,
             "unit": None,
             "per_unit": "mean",
         },

@@ -5,4 +5,4 @@
 
 from fastlloyd.protocols.registry import Row
 
-ROW = Row("kmedians", "fastlloyd_kmedians", "horizontal", "private k-medians by noisy votes (example)")
+ROW = Row("kmedians", "fastlloyd_kmedians", "horizontal", "private k-medians by noisy votes (example)", sizes=True)

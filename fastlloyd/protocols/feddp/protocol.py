@@ -170,6 +170,10 @@ class FedDP(Horizontal[Plan]):
             raise InternalError("the records of feddp are in memory")
         return own.quantise(plan.fraction_bits), own.raw_users if isinstance(own, UserRecords) else None
 
+    def relabel(self, points: Any, plan: Plan, made: Result) -> NDArray[np.int64] | None:
+        """Label a client's records by the centres that `--min-size` leaves."""
+        return super().relabel(points[0], plan, made)
+
     def agree(self, session: Session, begun: Begun[Plan]) -> Party[tuple[Masks, None]]:
         """Agree with each other client on the masks of the pair, or through the server on threshold masks."""
         plan, agreement = begun.plan, begun.agreement()

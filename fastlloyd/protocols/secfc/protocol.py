@@ -218,7 +218,6 @@ class SecFC(OfRecords[Plan]):
 
     def _result(self, session: Session, plan: Plan, end: ClientResult) -> Result:
         """Return the result that the clients have at the end."""
-        sizes = "".join(f"{cluster},{size}\n" for cluster, size in enumerate(end.sizes.tolist()))
         return self.make_result(
             session,
             plan,
@@ -226,7 +225,7 @@ class SecFC(OfRecords[Plan]):
             centers=end.centers,
             noise=EXACT,
             evaluated=_evaluated(session, plan, end),
-            extra={"sizes.csv": "cluster,size\n" + sizes},
+            exact_sizes=tuple(end.sizes.tolist()),
         )
 
 

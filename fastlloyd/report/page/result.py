@@ -72,6 +72,7 @@ _PARAMETERS = {
     "epsilon_for_a_change": "epsilon for a change of one row's values",
     "rounds": "rounds",
     "planned_rounds": "rounds planned",
+    "min_size": "smallest size of a cluster that is published",
     "seed": "seed of public randomness",
     "masking": "masks",
     "known_shares": "clients whose share of the noise an observer may know",
@@ -275,7 +276,7 @@ def result_page(
     return render(
         "report.html",
         document=document,
-        k=document["parameters"]["k"] if centroids is None else len(centroids),
+        k=_shown(document, centroids),
         k_most=document["parameters"].get("k_max"),
         parameters=document["parameters"],
         privacy=document["privacy"],
@@ -315,6 +316,14 @@ def result_page(
         ],
         planned=[(name, _value(value)) for name, value in given if name not in _PARAMETERS],
     )
+
+
+def _shown(document: Mapping[str, Any], centroids: NDArray[np.float64] | None) -> int:
+    """Return how many clusters the page is about."""
+    if centroids is not None:
+        return len(centroids)
+    left_out, parameters = int(document["result"].get("left_out", 0)), document["parameters"]
+    return 0 if left_out and "k_max" in parameters else int(parameters["k"]) - left_out
 
 
 def _row(protocol: str) -> Row | None:

@@ -318,3 +318,13 @@ def test_the_title_of_the_study_stands_in_the_dossier_s_title_and_among_the_valu
     run = plan_run(config("fastlloyd", {"title": "Who comes back?"}), 2, None, d=2)
     assert make_dossier(run).title.startswith("Data protection dossier: Who comes back?, a run of fastlloyd")
     assert ("title", "Who comes back?") in run.rows
+
+
+def test_the_dossier_says_what_a_least_size_keeps_back_and_what_it_does_not() -> None:
+    run = plan_run(config("fastlloyd", {"min_size": 20}), 2, None, d=2)
+    text = to_markdown(make_dossier(run))
+    assert "no cluster whose noisy size is below 20" in text and "sees those of small clusters, too" in text
+    assert ("min_size", "20") in run.rows
+    assert "no cluster whose size is below 20" in to_markdown(
+        make_dossier(plan_run(config("lloyd", {"min_size": 20}), 2, None, d=2))
+    )

@@ -474,3 +474,26 @@ def test_column_names_are_kept_and_bounds_found_by_name() -> None:
         model(bounds=bounds).fit(frame.rename(columns={"income": "wage"}))
     with pytest.raises(ParameterError, match="client 2: The feature names"):
         model().fit_federated([frame, frame.rename(columns={"income": "wage"})])
+
+
+def test_clusters_below_the_least_size_are_left_out_and_their_records_go_to_the_nearest() -> None:
+    X = people(1000)
+
+    def fit(**more: Any) -> Any:
+        return FastLloyd(5, bounds=Bounds(LO, HI, ("a", "b")), n_total=1200, protocol="lloyd", **more).fit(X)
+
+    whole = fit()
+    least = int(whole.noisy_counts_.min()) + 1
+    kept, some = np.flatnonzero(whole.noisy_counts_ >= least), fit(min_size=least)
+    assert len(kept) < 5 and some.cluster_centers_.tobytes() == whole.cluster_centers_[kept].tobytes()
+    assert set(some.labels_) <= set(range(len(kept))) and (some.labels_ == some.predict(X)).all()
+    assert some.transform(X).shape == (len(X), len(kept)) == (len(X), len(some.get_feature_names_out()))
+
+
+def test_where_no_cluster_is_large_enough_there_is_no_centre_and_each_label_is_none() -> None:
+    X = people(300)
+    with pytest.warns(UserWarning, match="no cluster reaches"):
+        fitted = FastLloyd(3, bounds=Bounds(LO, HI, ("a", "b")), n_total=400, min_size=400, epsilon=20).fit(X)
+    assert fitted.cluster_centers_ is None and fitted.noisy_counts_ is None and (fitted.labels_ == -1).all()
+    with pytest.raises(ParameterError, match="no cluster of the size min_size=400 or more"):
+        fitted.predict(X)

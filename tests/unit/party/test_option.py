@@ -91,7 +91,7 @@ def test_a_field_without_a_declaration_is_no_option() -> None:
 def test_what_all_parties_must_have_alike_is_no_path_of_one_of_them() -> None:
     assert {name for name, entry in OPTIONS.items() if entry.public} == {
         *("protocol", "columns", "k", "epsilon", "delta", "rounds", "n_total", "client_caps", "colluding", "seed"),
-        *("masking", "known_shares", "ring_bits", "min_clients", "unit", "per_unit", "title"),
+        *("masking", "known_shares", "ring_bits", "min_clients", "unit", "per_unit", "title", "min_size"),
     }
 
 

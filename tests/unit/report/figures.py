@@ -100,6 +100,8 @@ def report(**changes):
         unit=spent["unit"],
     )
     result = {"features": list(names), "noisy_sizes": None if sizes is None else list(sizes), "movement": moved}
+    if (left_out := values.pop("left_out", None)) is not None:
+        result["left_out"] = left_out
     return build_report(values.pop("common"), claim=claim, result=result, **values)
 
 

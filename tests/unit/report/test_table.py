@@ -98,3 +98,11 @@ def test_the_title_of_the_study_stands_in_both_tables_and_its_length_is_bounded(
     assert "\ntitle     Who comes back?\n" in render_server(server_report(title="Who comes back?"))
     with pytest.raises(ConfigError, match=r"report\.title: expected"):
         report(common=common(title="x" * 101))
+
+
+def test_the_table_says_how_many_clusters_are_too_small():
+    shared = common()
+    shared["parameters"] = {**shared["parameters"], "min_size": 1000}
+    text = render(report(common=shared, left_out=2, noisy_sizes=[12000.0]), CENTERS[:1])
+    assert "\nleft out  2 clusters of a size below 1,000 records\n" in text
+    assert "left out" not in render(report(), CENTERS)
