@@ -18,7 +18,7 @@ from fastlloyd.report.earlier import find_earlier
 from fastlloyd.run.config import OPTIONS
 from fastlloyd.run.run_file import to_toml
 from fastlloyd.run.state import LEDGER, check_made, interrupted_since, own_folder
-from fastlloyd.supervise.offers import SUFFIX, SiteSettings, take_offer
+from fastlloyd.supervise.offers import SUFFIX, Offered, SiteSettings, take_offer
 from fastlloyd.supervise.process import Process
 from fastlloyd.supervise.runs import (
     BegunRun,
@@ -101,34 +101,35 @@ class JoinedRuns:
         """
         return self._endings.get(name) or read_ending(self._settings.place("outcomes", name, ".json"))
 
-    def describe(self, name: str, ended: SiteEnding, offered: str) -> tuple[str, str]:
+    def describe(self, name: str, ended: SiteEnding, served: Offered | None) -> tuple[str, str]:
         """Return state and further words of an offer whose run has ended.
 
         Parameters
         ----------
         name : str
         ended : SiteEnding
-        offered : str
-            Which run the server offers now under this name; that of `ended` if it offers no other.
+        served : Offered or None
+            What the server offers under this name now.
 
         Returns
         -------
         tuple of two str
         """
         again = f"fastlloyd site {self._settings.folder} --again {name}"
-        if offered != ended.instance:
-            return OFFERED_AGAIN, f"{ended.said}; the server offered another run of {offered}: {again} joins it"
+        if served is not None and served.instance != ended.instance:
+            return OFFERED_AGAIN, f"{ended.said}; the server offered another run of {served.instance}: {again} joins it"
         if ended.code == EXIT_OK:
             return DONE, ended.said
         begun = read_begun(self._last)
         resumes = begun is not None and begun.name == name and self._may_resume(begun)
-        return FAILED, f"{ended.said}; {again} {'goes on where it broke off' if resumes else 'joins it anew'}"
+        what = "goes on where it broke off, if the server does (serve --resume)" if resumes else "joins it anew"
+        return FAILED, f"{ended.said}; {again} {what}"
 
     def _may_resume(self, begun: BegunRun) -> bool:
         """Whether the run that began last broke off after its round 0, and its protocol can go on."""
         return begun.resumes and interrupted_since(self._state, self._me) is not None
 
-    def join(self, name: str, path: Path, approval: Path, instance: str) -> None:
+    def join(self, name: str, path: Path, approval: Path, served: Offered | None) -> None:
         """Run `fastlloyd join`, and store how it ended; a run that spent nothing is tried again at the next look.
 
         Parameters
@@ -137,8 +138,8 @@ class JoinedRuns:
             Of the offer.
         path, approval : Path
             The offer, and the signed approval of it.
-        instance : str
-            Which run the server offers under this name; empty if it offers none.
+        served : Offered or None
+            What the server offers under this name: it says whether a run that broke off goes on.
 
         Raises
         ------
@@ -151,9 +152,10 @@ class JoinedRuns:
         config = take_offer(
             path, {**settings.own, "state_dir": self._state, "output": str(self._results(name)), "print_result": False}
         )
-        # Only an interrupted run of the same offer may be resumed.
+        # Only an interrupted run of the same offer may be resumed, and not if the server begins another.
         last = read_begun(self._last)
-        resumed = last is not None and last.name == name and config.row.resumes and self._may_resume(last)
+        goes_on = config.row.resumes and (served is None or served.resume)
+        resumed = last is not None and last.name == name and goes_on and self._may_resume(last)
         if last is not None and resumed:
             config = dataclasses.replace(config, resume=True, output=str(settings.place("results", last.output)))
         run_file, own_file = (settings.place("runs", name, suffix) for suffix in (SUFFIX, f".own{SUFFIX}"))
@@ -162,12 +164,13 @@ class JoinedRuns:
         keep(own_file, to_toml(dataclasses.replace(config, settings={}), own_file.parent, only=mine))
         begun = BegunRun(
             name=name,
-            instance=instance,
+            instance="" if served is None else served.instance,
             output=Path(config.output).name,
             result=f"the result waits for a decision: fastlloyd release {self._own}"
             if config.review
             else f"results in {config.output}",
             resumes=config.row.resumes,
+            resumed=resumed,
             ledger=size_of(self._own / LEDGER),
             log=size_of(settings.place("logs", name, ".log")),
         )
@@ -245,7 +248,7 @@ class JoinedRuns:
         """
         spent = size_of(self._own / LEDGER) != begun.ledger
         broken = interrupted_since(self._state, self._me) is not None
-        if code is None and spent and not broken:
+        if (code is None or code < 0) and (spent or begun.resumed) and not broken:
             code = EXIT_OK  # a run removes what a resume needs once it has ended well, and not before
         killed = self.stopped or (code is None and not said)
         free = not spent and (killed or code in (None, EXIT_PEER))
@@ -260,7 +263,7 @@ class JoinedRuns:
             ended = SiteEnding(1, code, cause[:MOST_SAID], now_text(), begun.instance)
             self._endings[begun.name] = ended
             self._status.code = code
-            self._status.note(begun.name, *self.describe(begun.name, ended, ended.instance))
+            self._status.note(begun.name, *self.describe(begun.name, ended, None))
             self.keep_endings()
         keep(self._last, dataclasses.replace(begun, over=True))
         self._status.store()

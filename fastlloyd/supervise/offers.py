@@ -253,6 +253,8 @@ class Offered:
     name : str
     instance : str
         When `serve` was started: two runs under one name have two.
+    resume : bool
+        Whether the server goes on with the run that broke off, or begins another.
     run : str
         The run file; it names the files below as `NAME.bounds.csv` and `NAME.categories.csv`.
     bounds, categories : str or None
@@ -262,6 +264,7 @@ class Offered:
     offer: Literal[1]
     name: Annotated[str, Within(1, 64)]
     instance: Annotated[str, Within(1, 64)]
+    resume: bool
     run: _Text
     bounds: _Text | None
     categories: _Text | None
@@ -294,7 +297,8 @@ def write_offer(config: RunConfig, name: str) -> bytes:
     config = replace(config, settings={config.protocol: config.own_settings} if config.own_settings else {})
     public = {key for key, entry in OPTIONS.items() if entry.public}
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    offered = Offered(offer=1, name=name, instance=now, run=to_toml(config, only=public | _OFFERED), **texts)
+    run = to_toml(config, only=public | _OFFERED)
+    offered = Offered(offer=1, name=name, instance=now, resume=config.resume, run=run, **texts)
     content = json.dumps(asdict(offered), ensure_ascii=False).encode()
     if len(content) > MOST_OFFER_BYTES:
         raise ConfigError(

@@ -75,6 +75,8 @@ class BegunRun:
         Of its process, valid while the log is locked; 0 before it was started.
     over : bool
         Whether the service that began it has seen its end.
+    resumed : bool
+        Whether it went on with a run that had broken off, which may have spent all of it before.
     """
 
     site: Literal[1] = 1
@@ -87,6 +89,7 @@ class BegunRun:
     log: int
     pid: int = 0
     over: bool = False
+    resumed: bool = False
 
 
 def read_begun(path: Path) -> BegunRun | None:

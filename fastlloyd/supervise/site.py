@@ -34,7 +34,7 @@ from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.errors import EXIT_OK, ConfigError, PeerError, PeerTimeout, printable
 from fastlloyd.run.rank import stop_signals
 from fastlloyd.supervise.joined import LOOK_S, JoinedRuns
-from fastlloyd.supervise.offers import MOST_OFFERS, NAME, SUFFIX, SiteSettings, check_offer, keep_offer
+from fastlloyd.supervise.offers import MOST_OFFERS, NAME, SUFFIX, Offered, SiteSettings, check_offer, keep_offer
 from fastlloyd.supervise.runs import UnwritableError, keep, unwritable
 from fastlloyd.supervise.status import (
     DECLINED,
@@ -82,7 +82,7 @@ class Site:
             raise ConfigError("site.toml: key: expected the key of one of the roster's clients")
         self._status = SiteStatus(settings, owner.party, say)
         self._runs = JoinedRuns(settings, owner.party, self._status)
-        self._instances: dict[str, str] = {}
+        self._served: Offered | None = None
         self._silent = ""
         self._checked: dict[Path, tuple[tuple[int, ...], str]] = {}
 
@@ -146,12 +146,11 @@ class Site:
         self._silent = ""
         try:
             content = self._ask()
-            self._instances.clear()
+            self._served = None
             answer = "it offers no run"
             if content:
-                offered = keep_offer(self._settings, content)
-                self._instances[offered.name] = offered.instance
-                answer = f"it offers {offered.name} (run of {offered.instance})"
+                self._served = keep_offer(self._settings, content)
+                answer = f"it offers {self._served.name} (run of {self._served.instance})"
         except (ConfigError, PeerError) as error:
             answer = str(error)
             if isinstance(error, PeerTimeout):
@@ -167,9 +166,10 @@ class Site:
             if not NAME.fullmatch(path.stem):
                 raise ConfigError("expected a name of letters, digits, dashes and underscores")
             ended = self._runs.ending(name)
-            offered = self._instances.get(name, ended.instance if ended else "")
-            if ended is not None and not (offered != ended.instance and settings.repeat):
-                self._status.note(name, *self._runs.describe(name, ended, offered))
+            served = None if self._served is None or self._served.name != name else self._served
+            is_new = ended is not None and served is not None and served.instance != ended.instance
+            if ended is not None and not (is_new and settings.repeat):
+                self._status.note(name, *self._runs.describe(name, ended, served))
                 return
             if settings.place("declined", name, ".json").exists():
                 self._status.note(name, DECLINED, f"fastlloyd site {settings.folder} --agree {name} agrees after all")
@@ -182,8 +182,10 @@ class Site:
                 self._status.note(name, WAITS_FOR_HOUR, settings.describe_hours(now))
             elif self._silent:
                 self._status.note(name, WAITS_FOR_SERVER, self._silent)
+            elif self._served is not None and served is None:
+                self._status.note(name, WAITS_FOR_SERVER, f"the server offers {self._served.name} now")
             else:
-                self._runs.join(name, path, approval, offered)
+                self._runs.join(name, path, approval, served)
         except UnwritableError as error:
             self._status.note(name, WAITS_FOR_DISK, str(error))
         except ConfigError as error:
@@ -224,7 +226,7 @@ class Site:
     def _is_agreed(self, name: str) -> bool:
         """Whether an offer has an approval, and no outcome yet or the server offers it now."""
         approval, outcome = (self._settings.place(kind, name, ".json") for kind in ("approvals", "outcomes"))
-        waits = name in self._instances or not outcome.exists()
+        waits = (self._served is not None and self._served.name == name) or not outcome.exists()
         return NAME.fullmatch(name) is not None and approval.exists() and waits
 
     def _wait(self) -> None:

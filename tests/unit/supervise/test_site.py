@@ -550,6 +550,73 @@ def test_an_offer_that_comes_again_is_joined_under_its_approval_or_a_person_is_a
         assert [begun.output for begun in ran] == ["march", "march-2"] and states(folder)["march"]["state"] == "done"
 
 
+def serving(folder: Path, name: str, **changes: object) -> Site:
+    """Return a service that asks, and whose server offers this run; its run file is not among the offers yet."""
+    with (folder / "site.toml").open("a") as file:
+        file.write("ask = true\n")
+    (folder / "planned.toml").write_text(OFFER)
+    content = json.loads(write_offer(load_config(folder / "planned.toml"), name)) | changes
+    (folder / "offers" / f"{name}.toml").write_text(content["run"])
+    return Site(read_settings(folder), lambda line: None, lambda: json.dumps(content).encode())
+
+
+def test_what_the_server_does_not_offer_now_is_not_joined(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[BegunRun] = []
+    monkeypatch.setattr(JoinedRuns, "_run", lambda self, begun, *words: ran.append(begun) or (3, "nobody there"))
+    service = serving(folder, "march")
+    approve(folder)
+    for kind in ("offers/april.toml", "approvals/april.json"):
+        (folder / kind).write_bytes((folder / kind.replace("april", "march")).read_bytes())
+    service.serve(once=True)
+    assert [begun.name for begun in ran] == ["march"]
+    assert states(folder)["april"] == {"state": "waits for the server", "more": "the server offers march now"}
+
+
+@pytest.mark.parametrize(("offered", "resumed"), [(True, "true"), (False, "false")])
+def test_a_run_that_broke_off_goes_on_only_if_the_server_s_does(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, offered: bool, resumed: str
+) -> None:
+    monkeypatch.setattr(JoinedRuns, "_run", lambda self, *words: (3, "nobody there"))
+    service = serving(folder, "march", resume=offered)
+    approve(folder)
+    (folder / "state/client-1/run/facts.json").write_text("{}")
+    begin(folder, over=True)
+    service.serve(once=True)
+    assert f"resume = {resumed}\n" in (folder / "runs" / "march.own.toml").read_text()
+
+
+@pytest.mark.parametrize(("resume", "spends"), [(False, True), (True, False)])
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_run_that_was_killed_once_it_had_ended_well_is_done(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, resume: bool, spends: bool, broken: bool
+) -> None:
+    ledger, facts = folder / "state/client-1/ledger.jsonl", folder / "state/client-1/run/facts.json"
+
+    def run(self: JoinedRuns, *words: Any) -> tuple[int, str]:
+        if spends:
+            ledger.write_text("a release\n")
+        facts.unlink(missing_ok=True)
+        if broken:
+            facts.write_text("{}")
+        return -9, ""
+
+    monkeypatch.setattr(JoinedRuns, "_run", run)
+    approve(folder)
+    if resume:  # it had spent everything before it broke off
+        facts.write_text("{}")
+        begin(folder, over=True)
+    look(folder)
+    found = states(folder)["march"]
+    assert found["state"] == ("failed" if broken else "done"), found
+    assert not broken or found["more"].startswith("its process was killed; ")
+
+
+def test_an_orphan_that_had_spent_everything_before_is_done(folder: Path) -> None:
+    begin(folder, resumed=True)
+    look(folder)
+    assert states(folder)["march"] == {"state": "done", "more": "good"}
+
+
 @pytest.mark.parametrize("more", ["repeat = true\n", "ask = true\nrepeat = true\n", "budget = 1.0\nrepeat = true\n"])
 def test_nothing_is_repeated_without_a_budget(folder: Path, more: str) -> None:
     with (folder / "site.toml").open("a") as file:
