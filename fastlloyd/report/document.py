@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +204,7 @@ def build_report(
     Parameters
     ----------
     shared : mapping
-        The entries that server.json has as well (`Session.shared_entries`), `traffic` among them.
+        The entries that server.json has as well: `Session.shared_entries`, `traffic` and `machine`.
     claim : Claim
     privacy : mapping
         The entry: the claim's numbers and what was spent.
@@ -305,6 +305,8 @@ def _platform() -> str:
 @cache
 def _packages() -> tuple[tuple[str, str], ...]:
     """Return installed packages with their versions; cached because a process may write many reports."""
+    from importlib import metadata  # a tenth of the time in which a party without a report starts
+
     found = []
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):

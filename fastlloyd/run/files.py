@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,8 +73,8 @@ class ServerFiles:
         if record is None:
             raise InternalError("a server without a result has no report")
         self._session.ledger.close()
-        shared = {**record.common, "traffic": outcome.traffic}
         try:
+            shared = _shared(self._session, record.common, outcome)
             report = document.build_server_report(shared, releases=record.releases)
             self._folder.write("server.json", document.encode(report))
             # A client that shares the folder has its marker there, or has written its report, or will if it is let.
@@ -188,7 +188,7 @@ class ResultFiles:
     def _report(self, result: Result, outcome: Outcome, names: Sequence[str]) -> dict[str, Any]:
         """Return the report of a run with these files, signed where the parties sign."""
         made = document.build_report(
-            {**result.common, "traffic": outcome.traffic},
+            _shared(self._session, result.common, outcome),
             claim=result.claim,
             privacy=privacy_entry(result.claim, result.releases, *self._lifetime()),
             evaluation=evaluate_result(self._session, result),
@@ -342,6 +342,11 @@ def privacy_entry(
     delta = delta if limit is None else limit.delta
     lifetime = document.finite(ledger.epsilon(delta, claim.neighbours)) if claim.private else None
     return {**entry, "lifetime_epsilon": lifetime, "lifetime_delta": delta}
+
+
+def _shared(session: Session, common: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+    """Return the entries that report.json and server.json share."""
+    return {**common, "traffic": outcome.traffic, "machine": document.machine(session.mpi)}
 
 
 @contextlib.contextmanager

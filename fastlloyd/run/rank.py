@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -44,9 +45,12 @@ def run_party(
     carrier : Transport
         To be closed by the caller; it may be `transport` with `--delay` added.
     """
-    # What has been imported stays to the end: the collector need not go through it during a round.
-    gc.freeze()
     catch_signals()
+    # What is imported stays to the end: the collector need not go through it, neither now nor during a round.
+    gc.disable()
+    import_module("fastlloyd.run.execute")
+    gc.freeze()
+    gc.enable()
     ending, carrier = carry_out(config, transport, announcer, approve=approve)
     for number in stop_signals():
         signal.signal(number, signal.SIG_IGN if ending.code else signal.SIG_DFL)

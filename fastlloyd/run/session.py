@@ -167,7 +167,7 @@ class Session:
         silent: Sequence[Sequence[PartyId]] = (),
         noise: Sequence[float] = (),
     ) -> dict[str, Any]:
-        """Return the entries that report.json and server.json share, but for the traffic, which the end tells.
+        """Return what that report.json and server.json share, without traffic and machine, which the writer adds.
 
         Parameters
         ----------
@@ -221,7 +221,6 @@ class Session:
                 "shaping": config.shaping,
                 "key_exchange": self.key_exchange,
             },
-            "machine": document.machine(self.mpi),
         }
 
 

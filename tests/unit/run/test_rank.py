@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -44,6 +46,21 @@ def test_nohup_keeps_a_run_going() -> None:
     catch_signals()
     signal.raise_signal(signal.SIGHUP)
     assert signal.SIGHUP not in stop_signals()
+
+
+@pytest.mark.process
+def test_the_collector_passes_over_all_that_a_party_has_imported() -> None:
+    program = """
+import gc, sys
+from fastlloyd.run import rank
+def carry_out(*_, **__):
+    print(gc.get_freeze_count() > len(gc.get_objects()), "fastlloyd.run.execute" in sys.modules, gc.isenabled())
+    sys.exit()
+rank.carry_out = carry_out
+rank.run_party(None, None, None)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True True True\n"
 
 
 def test_a_log_on_a_full_disk_is_said_once_and_without_traces(capsys: pytest.CaptureFixture[str]) -> None:
