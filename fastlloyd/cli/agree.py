@@ -20,7 +20,8 @@ def main(argv: Sequence[str]) -> int:
         Run file, roster or key are wrong, nobody can be asked, or the answer was not yes.
     """
     options = parser().parse_args(argv)
-    given = {name: getattr(options, name) for name in ("roster", "key") if getattr(options, name) is not None}
+    own = ("roster", "key", "passphrase_file")
+    given = {name: getattr(options, name) for name in own if getattr(options, name) is not None}
     ask_consent(
         options.config,
         given,
@@ -54,6 +55,7 @@ def parser() -> Parser:
     )
     add_planned_run_options(parser)
     parser.add_argument("--key", metavar="FILE", help="this site's own key (default: from --site)")
+    parser.add_argument("--passphrase-file", metavar="FILE", help="of an encrypted key (default: from --site)")
     parser.add_argument("--output", metavar="FILE", help="file of the approval (default approval_RANK.json)")
     parser.add_argument(
         "--expires", type=_expiry, metavar="DAY|TIME", help="when it expires: 2027-01-31, or a time with its zone"

@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
     ):
         print(printable(line))
     _check_cap(len(table.values), question)
-    links = check_links(config.roster, config.key, question.client)
+    links = check_links(config.roster, config.key, question.client, config.passphrase_file)
     for line in links.lines:
         print(printable(line))
     doubts = _doubts(table, matched)
@@ -148,7 +148,7 @@ def _question(options: argparse.Namespace) -> _Question:
     given = {name: value for name, value in vars(options).items() if name in OPTIONS and value is not None}
     place = {name: given.pop(name, getattr(config, name)) for name in ("data", "query", "table")}
     config = with_values(replace(config, data=None, query=None, table=None, dataset=None), given)
-    rank, clients = own_place(config.roster, config.key)
+    rank, clients = own_place(config.roster, config.key, config.passphrase_file)
     client = rank if options.client is None else options.client
     if None not in (client, options.clients) and client > options.clients:
         raise ConfigError(f"--client {client}: expected a number up to --clients {options.clients}")

@@ -64,7 +64,7 @@ def ask_consent(
     roster.check_complete()
     if "{client}" in config.key:
         raise ConfigError("--key: '{client}' stands for a rank; name this site's own key")
-    key = load_key(Path(config.key))
+    key = load_key(Path(config.key), config.passphrase_file)
     owner = roster.owner(key)
     if owner is None:
         raise ConfigError("--key: this key is not in the roster; give this site's own key, or the roster that has it")

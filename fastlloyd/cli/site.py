@@ -35,8 +35,7 @@ def main(argv: Sequence[str]) -> int:
         check_offer(offer)
         output = settings.place("approvals", options.agree, ".json")
         output.parent.mkdir(mode=0o700, exist_ok=True)
-        own = {name: settings.own[name] for name in ("roster", "key")}
-        ask_consent(offer, own, output=output, d=options.d, yes=options.yes)
+        ask_consent(offer, settings.links, output=output, d=options.d, yes=options.yes)
         settings.place("declined", options.agree, ".json").unlink(missing_ok=True)
         return 0
     if options.decline is not None:
@@ -59,7 +58,7 @@ def _ask(settings: SiteSettings) -> bytes:
     from fastlloyd.run.own_rank import connection_keys, find_own_rank
 
     address = parse_address(settings.server, "server")
-    place = find_own_rank(RunConfig(roster=settings.own["roster"], key=settings.own["key"]), None)
+    place = find_own_rank(RunConfig(**settings.links), None)
     return Route(address, place.me.rank, connection_keys(place), find_proxy(address, os.environ)).ask()
 
 

@@ -211,6 +211,13 @@ class RunConfig:
         None, "TOML of pinned certificates; without it: demonstration", LINKS, "FILE", path=True, shared=True
     )
     key: str | None = option(None, "this party's own key; '{client}' becomes the rank", LINKS, "FILE", path=True)
+    passphrase_file: str | None = option(
+        None,
+        "private file with the passphrase of an encrypted --key (default: $FASTLLOYD_PASSPHRASE_FILE, or asked)",
+        LINKS,
+        "FILE",
+        path=True,
+    )
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     workers: int | None = option(
         None,
@@ -349,6 +356,8 @@ class RunConfig:
         """
         if (self.roster is None) != (self.key is None):
             raise ConfigError("--roster and --key belong together: pinned certificates, and this party's own key")
+        if self.passphrase_file is not None and self.key is None:
+            raise ConfigError("--passphrase-file is for an encrypted --key: add the key, or leave the passphrase out")
         if self.review and self.state_dir is None:
             raise ConfigError("--review holds the result in the state directory and needs --state-dir")
 

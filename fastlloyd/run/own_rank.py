@@ -38,7 +38,7 @@ def load_identity(config: RunConfig, me: PartyId, clients: int) -> tuple[Identit
         return make_identity(str(me), me.rank), None
     roster = Roster.load(Path(config.roster))
     roster.check_complete(clients)
-    key = load_key(Path(config.key.replace("{client}", str(me.rank))))
+    key = load_key(Path(config.key.replace("{client}", str(me.rank))), config.passphrase_file)
     return roster.identity(me, key), roster
 
 
@@ -89,7 +89,7 @@ def find_own_rank(config: RunConfig, rank: int | None) -> OwnRank:
         raise ConfigError(
             "--key: '{client}' stands for the rank, which the key is to tell; name the file, or add --rank"
         )
-    key = load_key(Path(config.key.replace("{client}", str(rank))))
+    key = load_key(Path(config.key.replace("{client}", str(rank))), config.passphrase_file)
     if rank is None:
         owner = roster.owner(key)
         if owner is None:

@@ -89,6 +89,11 @@ class SiteSettings:
     zone: ZoneInfo | None
     own: Mapping[str, Any]
 
+    @property
+    def links(self) -> dict[str, Any]:
+        """The keys of a run file that are about the links of this site."""
+        return {name: self.own[name] for name in ("roster", "key", "passphrase_file") if name in self.own}
+
     def open_at(self, now: datetime) -> bool:
         """Whether runs are joined at this time, which has a time zone; hours may pass midnight."""
         if self.hours is None:
@@ -152,7 +157,9 @@ def read_settings(folder: Path) -> SiteSettings:
     for key in ("key", "roster", "data"):
         if not isinstance(values.get(key), str):
             raise ConfigError(f"{path}: expected {key} = a path, got {values.get(key)!r}; write it as text")
-        values[key] = os.path.normpath(folder / values[key])
+    for key in ("key", "roster", "data", "passphrase_file"):
+        if key in values:
+            values[key] = os.path.normpath(folder / values[key])
     if written.repeat and (not written.ask or "budget" not in values):
         raise ConfigError(
             f"{path}: repeat: expected ask = true and a budget beside it, which says how often the server may repeat a "

@@ -77,7 +77,7 @@ class Site:
         self._last_answer = ""
         roster = Roster.load(Path(settings.own["roster"]))
         roster.check_complete()
-        owner = roster.owner(load_key(Path(settings.own["key"])))
+        owner = roster.owner(load_key(Path(settings.own["key"]), settings.own.get("passphrase_file")))
         if owner is None or owner.party.is_server:
             raise ConfigError("site.toml: key: expected the key of one of the roster's clients")
         self._status = SiteStatus(settings, owner.party, say)

@@ -278,8 +278,14 @@ def save_identity(
     write_atomically(certificate_path, identity.certificate_pem.encode(), _CERTIFICATE_MODE)
 
 
-def load_key(path: Path) -> Ed25519PrivateKey:
+def load_key(path: Path, passphrase_file: str | None = None) -> Ed25519PrivateKey:
     """Read a private key file; of an encrypted one the passphrase is in a file, or the person at the terminal is asked.
+
+    Parameters
+    ----------
+    path : Path
+    passphrase_file : str, optional
+        By default the file that the environment names, if it names one.
 
     Raises
     ------
@@ -298,7 +304,7 @@ def load_key(path: Path) -> Ed25519PrivateKey:
                 raise ConfigError(f"others may read the key {path}: run `chmod 600 {path}`")
     except OSError as error:
         raise ConfigError(f"cannot read the key {path}: {error.strerror}; see `fastlloyd keygen`") from error
-    passphrase = _passphrase_of(path) if content.startswith(_ENCRYPTED) else None
+    passphrase = _passphrase_of(path, passphrase_file) if content.startswith(_ENCRYPTED) else None
     try:
         key = serialization.load_pem_private_key(content, password=passphrase)
     except TypeError:
@@ -316,15 +322,16 @@ def load_key(path: Path) -> Ed25519PrivateKey:
     return key
 
 
-def _passphrase_of(path: Path) -> bytes:
-    """Return the passphrase of a key, from the file that the environment names or from the person at the terminal."""
-    named = os.environ.get(PASSPHRASE_VARIABLE)
+def _passphrase_of(path: Path, passphrase_file: str | None) -> bytes:
+    """Return the passphrase of a key, from a file or from the person at the terminal."""
+    named = passphrase_file or os.environ.get(PASSPHRASE_VARIABLE)
     if named:
         return read_passphrase(Path(named))
     return ask_passphrase(
         f"Passphrase of {path}: ",
         f"the key {path} is encrypted and nobody can be asked: put its passphrase into a "
-        f"file of mode 600 and set {PASSPHRASE_VARIABLE} to the file's path",
+        f"file of mode 600 and name it: --passphrase-file FILE, passphrase_file in the site's own file, or "
+        f"{PASSPHRASE_VARIABLE}",
     )
 
 

@@ -31,7 +31,9 @@ class LinkCheck:
     missing: str | None = None
 
 
-def check_links(roster: str | None, key: str | None, client: int | None) -> LinkCheck:
+def check_links(
+    roster: str | None, key: str | None, client: int | None, passphrase_file: str | None = None
+) -> LinkCheck:
     """Check roster and key as far as they exist.
 
     Parameters
@@ -42,6 +44,8 @@ def check_links(roster: str | None, key: str | None, client: int | None) -> Link
         File; '{client}' stands for the rank.
     client : int or None
         Which client this is.
+    passphrase_file : str, optional
+        Of an encrypted key.
 
     Raises
     ------
@@ -66,7 +70,7 @@ def check_links(roster: str | None, key: str | None, client: int | None) -> Link
         if not Path(key).exists():
             line = f"key       missing: no file {key}; a run needs the key of {_named(parties.entries)}"
             return LinkCheck((*opening, line), f"the key {key}")
-        owner = parties.owner(load_key(Path(key)))
+        owner = parties.owner(load_key(Path(key), passphrase_file))
         if owner is None:
             raise ConfigError(
                 f"--key {key} is not in the roster: add its certificate with `fastlloyd roster add`, at all parties"
@@ -78,13 +82,13 @@ def check_links(roster: str | None, key: str | None, client: int | None) -> Link
         if not path.exists():
             lines.append(f"key       missing for {_named([entry])}: no file {path}")
             continue
-        parties.identity(entry.party, load_key(path))
+        parties.identity(entry.party, load_key(path, passphrase_file))
         lines.append(f"key       of {_named([entry])}, as in the roster")
         missing = ""
     return LinkCheck(tuple(lines), missing or None)
 
 
-def own_place(roster: str | None, key: str | None) -> tuple[int | None, int | None]:
+def own_place(roster: str | None, key: str | None, passphrase_file: str | None = None) -> tuple[int | None, int | None]:
     """Return this party's rank by roster and key, and the number of clients; None if unknown.
 
     `check_links` reports errors in them later, after the records.
@@ -94,7 +98,8 @@ def own_place(roster: str | None, key: str | None) -> tuple[int | None, int | No
     try:
         parties = Roster.load(Path(roster))
         parties.check_complete()
-        owner = None if key is None or not Path(key).exists() else parties.owner(load_key(Path(key)))
+        there = key is not None and Path(key).exists()
+        owner = parties.owner(load_key(Path(key or ""), passphrase_file)) if there else None
     except ConfigError:
         return None, None
     return None if owner is None else owner.rank or None, len(parties.entries) - 1

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
+from fastlloyd.cli.check import main as main_check
 from fastlloyd.cli.site import main
-from fastlloyd.crypto.link.identity import make_identity, save_identity
+from fastlloyd.crypto.link.identity import load_key, make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.errors import ConfigError, PeerError
+from fastlloyd.run.own_rank import find_own_rank, load_identity
 from fastlloyd.run.run_file import load_config, refuse_own_keys
 from fastlloyd.run.state import StateDir, resume_words
 from fastlloyd.supervise import offers, runs, status
@@ -640,3 +643,34 @@ def test_the_service_has_metrics(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     look(folder)
     text = (folder / "site.prom").read_text()
     assert waits + "0\n" in text and f"fastlloyd_site_last_exit_code{{{labels}}} 2\n" in text
+
+
+def test_a_service_and_a_party_open_an_encrypted_key_with_the_file_that_their_own_file_names(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FASTLLOYD_PASSPHRASE_FILE", raising=False)
+    place = folder.parent
+    key = load_key(place / "1.key").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"horse"))
+    (place / "1.key").write_bytes(key)
+    with pytest.raises(ConfigError, match="passphrase_file in the site's own file"):
+        look(folder)
+    (place / "phrase").write_text("horse\n")
+    (place / "phrase").chmod(0o600)
+    (folder / "site.toml").write_text((folder / "site.toml").read_text() + 'passphrase_file = "../phrase"\n')
+    look(folder)
+    assert states(folder)["march"]["state"] == "waits for consent"
+    assert person(folder, "--agree", "march", "--yes", "--d", "2") == 0
+    # A party that joins by itself, with relative paths in its own file.
+    (place / "run.own.toml").write_text('key = "1.key"\nroster = "roster.toml"\npassphrase_file = "phrase"\n')
+    own = load_config(folder / "offers" / "march.toml", site=place / "run.own.toml")
+    assert find_own_rank(own, None).me == PartyId(1)
+    assert load_identity(own, PartyId(1), 2)[0].name == "site 1"
+    assert main_check(["--data", str(records(place)), "--site", str(place / "run.own.toml"), "--clients", "2"]) == 0
+    with pytest.raises(ConfigError, match="--passphrase-file is for an encrypted --key"):
+        load_config(None, {"passphrase_file": "phrase"})
+
+
+def records(folder: Path) -> Path:
+    path = folder / "own.csv"
+    path.write_text("a,b\n0,1\n.5,.5\n1,0\n")
+    return path

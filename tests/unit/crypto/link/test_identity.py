@@ -168,6 +168,9 @@ def test_the_passphrase_comes_from_a_private_file_and_is_never_shown(tmp_path, m
     key, file = locked(tmp_path)
     monkeypatch.setenv("FASTLLOYD_PASSPHRASE_FILE", str(file))
     assert load_key(key).public_key() == ed25519_key(parse_certificate(certificate_in(tmp_path / "north.pem")))
+    monkeypatch.setenv("FASTLLOYD_PASSPHRASE_FILE", str(tmp_path / "of another key"))
+    assert load_key(key, str(file))  # what a site's own file names goes first
+    monkeypatch.setenv("FASTLLOYD_PASSPHRASE_FILE", str(file))
     for content, words in [
         (b"wrong horse", "does not open the key"),
         (b"", "has 0 bytes"),
