@@ -72,6 +72,7 @@ def main(argv: Sequence[str]) -> int:
             allows="--patience" if patience < config.setup_deadline else "--setup-deadline",
             note=announcer.note if problem is None else lambda _: None,
             reconnect_s=config.reconnect_s,
+            silence_s=config.silence_s,
         )
     except FastLloydError:
         if problem is not None:

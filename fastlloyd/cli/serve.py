@@ -149,6 +149,7 @@ def _serve(config: RunConfig, arguments: argparse.Namespace, address: Address, p
                 stall_s=config.deadline / 2,
                 adds_up=keys is not None and find_protocol(config.protocol).adds_up(config),
                 reconnect_s=config.reconnect_s,
+                silence_s=config.silence_s,
                 balancers=balancers,
                 offer=offered,
             )

@@ -25,6 +25,8 @@ Bytes = Annotated[int, Within(0, 1 << 62)]
 
 # Where the fields begin in `struct tcp_info`; bytes_sent came with Linux 4.19.
 _OPTIONS, _RECEIVED, _SEGMENTS, _DATA_SEGMENTS, _SENT, _END = 5, 128, 136, 152, 200, 208
+# The last one came with Linux 5.4.
+_SEGMENT, _UNCONFIRMED, _SINCE_LAST, _CONFIRMED, _UNSENT, _ROOM, _LAST_END = 16, 24, 56, 120, 144, 228, 232
 _MOST_AT_ONCE = 1 << 16
 _TIMESTAMPS = 1
 _TCP_HEADER, _TIMESTAMP_OPTION = 20, 12
@@ -103,6 +105,34 @@ def count(connection: socket.socket) -> SocketCount | None:
         return _read(info, connection.getsockname(), connection.getpeername())
     except (OSError, AttributeError):
         return None
+
+
+def unconfirmed(connection: socket.socket) -> tuple[int, float] | None:
+    """Return what the other end's kernel has confirmed of a TCP connection, if it has not confirmed all.
+
+    Bytes that this kernel cannot send count too (the address of this end is gone, say), except those for which the
+    other end has no room.
+
+    Returns
+    -------
+    (int, float) or None
+        Bytes confirmed so far, and seconds since anything came from the other end; None if nothing waits for a
+        confirmation, or the system does not say.
+    """
+    try:
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_END)
+    except (OSError, AttributeError):
+        return None
+    if len(info) < _END:
+        return None
+
+    def read(place: int) -> int:
+        return int(struct.unpack_from("=I", info, place)[0])
+
+    stuck = len(info) >= _LAST_END and read(_UNSENT) and read(_ROOM) >= read(_SEGMENT)
+    if not (read(_UNCONFIRMED) or stuck):
+        return None
+    return int(struct.unpack_from("=Q", info, _CONFIRMED)[0]), read(_SINCE_LAST) / 1000
 
 
 def count_both_ends(connection: socket.socket) -> SocketCount | None:

@@ -25,6 +25,8 @@ AUTO_K = "auto:"
 _PAIR = re.compile("[^,/]+,[^,/]+")
 _BYTES = re.compile("([0-9]{1,9}(?:[.][0-9]{1,9})?)([KMGT])i?B?")
 _TITLE_LENGTH = 100
+# A shorter one is a lost packet, and a longer one helps nobody whose deadline is hours.
+_LEAST_SILENCE_S, _MOST_SILENCE_S = 2.0, 60.0
 DATA, TASK, LINKS, OUT = "data", "clustering and privacy", "aggregation and links", "state and output"
 
 
@@ -370,6 +372,11 @@ class RunConfig:
     def reconnect_s(self) -> float:
         """How long a connection that was cut may take to come back; 0: not at all."""
         return self.deadline / 2 if self.reconnect is None else self.reconnect
+
+    @property
+    def silence_s(self) -> float:
+        """How long a connection may leave unconfirmed what was sent on it; it is noticed within half the deadline."""
+        return min(_MOST_SILENCE_S, max(_LEAST_SILENCE_S, self.deadline / 4))
 
     @property
     def form(self) -> Form:

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from fastlloyd.errors import ConfigError, PeerError, PeerGone
-from fastlloyd.net.tcp import delivery, door, relay, transport
+from fastlloyd.net.tcp import delivery, door, relay
 from fastlloyd.net.tcp.address import Address
 from fastlloyd.net.tcp.admission import Admission, Introduction, StrangerLog, Welcome
 from fastlloyd.net.tcp.delivery import NO_ID
@@ -219,9 +219,14 @@ def test_without_reconnect_a_cut_is_the_end_at_once() -> None:
 
 def test_nobody_comes_back_where_nobody_may() -> None:
     with site(2, reconnect_s=0.0) as here, here.turning():
-        secret = here.join(1)._hub.delivery.id
+        client = here.join(1, reconnect_s=LIMIT_S)
+        secret = here.server._by_rank[1].delivery.id
+        assert client._hub.delivery.id == NO_ID != secret
         assert answer_to(here, Introduction(1, secret), rank=1) is Admission.NO_SUCH_SESSION
         assert here.server._by_rank[1].returns == 0
+        cut(client)  # it would come back, but knows that it cannot
+        with pytest.raises(PeerGone, match="the server is gone: its connection ended"):
+            client.receive(LIMIT_S)
 
 
 def answer_to(here: Site, hello: Introduction, *, rank: int | None) -> Admission:
@@ -406,10 +411,10 @@ def test_a_false_confirmation_is_refused() -> None:
             here.server.receive(LIMIT_S)
 
 
-def test_connections_are_not_silent_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_BEAT_S", 0.05)
-    with site(1) as here:
-        (client,) = at_ease(here)
+def test_connections_are_not_silent_for_long() -> None:
+    with site(1, silence_s=0.15) as here:
+        with here.turning():
+            client = here.join(1, reconnect_s=LIMIT_S, silence_s=0.15)
         stream, place = client._hub.stream, here.server._by_rank[1]
         assert stream is not None and place.stream is not None
         before = stream.moved_bytes, place.stream.moved_bytes

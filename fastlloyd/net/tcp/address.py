@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 from fastlloyd.errors import ConfigError
 
-# Firewalls drop a silent connection after minutes; a dead host is noticed after 30 + 6 * 10 seconds.
-_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+# Seconds, seconds, number of probes. Firewalls drop a silent connection after minutes; a dead host is noticed after
+# 30 + 6 * 10 seconds.
+_KEEPALIVE = (30, 10, 6)
+_PROBES = 3
 _BACKLOG = 1024
 _SITE_BITS = 64
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -139,9 +141,17 @@ def tune(connection: socket.socket) -> None:
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    _probe(connection, *_KEEPALIVE)
+
+
+def keep_alive(connection: socket.socket, silence_s: float) -> None:
+    """Let the kernel end an idle connection whose other end answers nothing for about `silence_s` seconds and a third.
+
+    The other end's kernel answers, also while its process computes. Bytes on their way are `Stream.check_silence`'s.
+    """
+    pause_s = max(1, round(silence_s / _PROBES))
+    with contextlib.suppress(OSError):  # it has ended
+        _probe(connection, pause_s, pause_s, _PROBES)
 
 
 def peer_name(connection: socket.socket) -> str:
@@ -208,6 +218,13 @@ def _bind_problem(error: OSError | None) -> str:
 def _unknown(address: Address, flag: str, error: socket.gaierror) -> ConfigError:
     """Return the error for an unknown host name."""
     return ConfigError(f"{flag} {address}: the host name has no address ({error.strerror}); check how it is written")
+
+
+def _probe(connection: socket.socket, idle_s: int, pause_s: int, count: int) -> None:
+    """Set when keepalive begins, how often it probes, and after how many lost probes it ends the connection."""
+    for name, value in (("TCP_KEEPIDLE", idle_s), ("TCP_KEEPINTVL", pause_s), ("TCP_KEEPCNT", count)):
+        if hasattr(socket, name):  # not each system has them all
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _close(sockets: list[socket.socket]) -> None:

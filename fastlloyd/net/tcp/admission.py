@@ -108,7 +108,7 @@ class Welcome:
     parties : int
         Number of parties, including the server.
     session : bytes, length 16
-        What the client sends to reconnect; a secret of the two.
+        What the client sends to reconnect; a secret of the two. Zeros where it cannot.
     taken : int
         Number of the client's frames that the server has taken in that session.
     """

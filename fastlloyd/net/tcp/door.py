@@ -123,6 +123,7 @@ class Door(TcpTransport):
     admission_s : float
     close_deadline_s : float
     reconnect_s : float
+    silence_s : float
     balancers : tuple of networks
         All as in `Relay`.
     """
@@ -137,9 +138,10 @@ class Door(TcpTransport):
         admission_s: float,
         close_deadline_s: float,
         reconnect_s: float,
+        silence_s: float,
         balancers: tuple[Network, ...],
     ) -> None:
-        super().__init__(SERVER, clients, close_deadline_s, reconnect_s)
+        super().__init__(SERVER, clients, close_deadline_s, reconnect_s, silence_s)
         self._keys = keys
         self._balancers = balancers
         self._strangers = StrangerLog(warn)

@@ -22,7 +22,7 @@ from fastlloyd.net.tcp.admission import Admission, Guest, Introduction, Keys, Ot
 from fastlloyd.net.tcp.delivery import ASKS, ID_BYTES, NO_ID, Delivery, most_kept
 from fastlloyd.net.tcp.door import ADMISSION_S, Door, close_all
 from fastlloyd.net.tcp.stream import Stream
-from fastlloyd.net.tcp.transport import CLOSE_S, Connection
+from fastlloyd.net.tcp.transport import CLOSE_S, SILENCE_S, Connection
 from fastlloyd.wire.header import MAX_CLIENTS, SERVER, PartyId, clients
 
 RELAY_BYTES = 1 << 23
@@ -53,6 +53,8 @@ class Relay(Door):
     close_deadline_s : float
     reconnect_s : float
         How long a client may take to reconnect after a cut; 0: not at all.
+    silence_s : float
+        As in `TcpTransport`.
     balancers : tuple of networks
         Addresses of load balancers, which must send the client's address in a header.
     offer : bytes
@@ -76,6 +78,7 @@ class Relay(Door):
         admission_s: float = ADMISSION_S,
         close_deadline_s: float = CLOSE_S,
         reconnect_s: float = 0.0,
+        silence_s: float = SILENCE_S,
         balancers: tuple[Network, ...] = (),
         offer: bytes = b"",
     ) -> None:
@@ -90,6 +93,7 @@ class Relay(Door):
             admission_s=admission_s,
             close_deadline_s=close_deadline_s,
             reconnect_s=reconnect_s,
+            silence_s=silence_s,
             balancers=balancers,
         )
         self._note = note
@@ -209,7 +213,8 @@ class Relay(Door):
     def _miss(self, place: Connection, stream: Stream) -> None:
         super()._miss(place, stream)
         self._away[place] = None
-        self._note(f"the connection of {place.party} was cut; it has {self._reconnect_s:g} s to come back")
+        how = self._how(stream)
+        self._note(f"the connection of {place.party} was cut{how}; it has {self._reconnect_s:g} s to come back")
 
     def _name_lost(self) -> None:
         """Drop clients that have not reconnected."""
@@ -291,7 +296,8 @@ class Relay(Door):
             self._lose(place, PeerError(f"{place.party} cannot come back: {error}", rank=place.party.rank))
             return False
         self._away.pop(place, None)
-        answer = Welcome(Admission.WELCOME, place.party.rank, len(self.peers) + 1, delivery.id, delivery.confirmation())
+        session = delivery.id if self._reconnect_s else NO_ID
+        answer = Welcome(Admission.WELCOME, place.party.rank, len(self.peers) + 1, session, delivery.confirmation())
         stream.write(answer.encode())
         stream.flush()
         place.feed()

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from fastlloyd.errors import ConfigError, FastLloydError, PeerError, PeerGone, PeerTimeout
 from fastlloyd.net.tcp.admission import Admission, Welcome
-from fastlloyd.net.tcp.delivery import Delivery, most_kept
+from fastlloyd.net.tcp.delivery import NO_ID, Delivery, most_kept
 from fastlloyd.net.tcp.route import Found, Route
 from fastlloyd.net.tcp.stream import Stream
-from fastlloyd.net.tcp.transport import CLOSE_S, Connection, TcpTransport
+from fastlloyd.net.tcp.transport import CLOSE_S, SILENCE_S, Connection, TcpTransport
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 _FIRST_PAUSE_S = 0.1
@@ -41,6 +41,8 @@ class TcpClient(TcpTransport):
     close_deadline_s : float
     reconnect_s : float
         How long to try to reconnect; 0: not at all.
+    silence_s : float
+        As in `TcpTransport`.
     """
 
     def __init__(
@@ -51,11 +53,12 @@ class TcpClient(TcpTransport):
         note: Callable[[str], None],
         close_deadline_s: float = CLOSE_S,
         reconnect_s: float = 0.0,
+        silence_s: float = SILENCE_S,
     ) -> None:
         stream, welcome = found
         me = PartyId(welcome.rank)
         others = tuple(party for party in clients(welcome.parties - 1) if party != me)
-        super().__init__(me, (SERVER, *others), close_deadline_s, reconnect_s)
+        super().__init__(me, (SERVER, *others), close_deadline_s, reconnect_s, silence_s)
         self._server_route = route
         self._note = note
         self._hub = Connection(SERVER, stream, Delivery(most_kept(1, reconnect_s)))
@@ -63,6 +66,7 @@ class TcpClient(TcpTransport):
         self._next_try = 0.0
         self._pause_s = _FIRST_PAUSE_S
         self._why = "it hung up"
+        self._guard(self._hub)
         self._sort(self._hub)
 
     def send(self, peer: PartyId, frame: bytes | bytearray | memoryview) -> None:
@@ -99,7 +103,12 @@ class TcpClient(TcpTransport):
         super()._miss(place, stream)
         self._next_try = place.cut + _spread(_FIRST_PAUSE_S)
         self._pause_s = _FIRST_PAUSE_S
-        self._note(f"the connection to the server was cut; trying for {self._reconnect_s:g} s to come back")
+        how = self._how(stream)
+        self._note(f"the connection to the server was cut{how}; trying for {self._reconnect_s:g} s to come back")
+
+    def _may_return(self, place: Connection) -> bool:
+        # An aggregator takes nobody back, nor does a server with --reconnect 0.
+        return super()._may_return(place) and place.delivery.id != NO_ID
 
     def _reconnect(self, timeout_s: float) -> None:
         """Try once, for at most `timeout_s`, to continue the session on another connection."""
@@ -156,16 +165,19 @@ def join(
     allows: str = "--setup-deadline",
     close_deadline_s: float = CLOSE_S,
     reconnect_s: float = 0.0,
+    silence_s: float = SILENCE_S,
 ) -> TcpClient:
     """Connect to the server as `reach` does; return the client's transport.
 
     Parameters
     ----------
-    close_deadline_s, reconnect_s : float
+    close_deadline_s, reconnect_s, silence_s : float
         As for `TcpClient`; others as for `reach`.
     """
     found = reach(route, deadline_s=deadline_s, note=note, allows=allows)
-    return TcpClient(found, route, note=note, close_deadline_s=close_deadline_s, reconnect_s=reconnect_s)
+    return TcpClient(
+        found, route, note=note, close_deadline_s=close_deadline_s, reconnect_s=reconnect_s, silence_s=silence_s
+    )
 
 
 def reach(route: Route, *, deadline_s: float, note: Callable[[str], None], allows: str = "--setup-deadline") -> Found:

@@ -17,10 +17,11 @@ import contextlib
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Callable
 
-from fastlloyd.net.sockets import SocketCount, count
-from fastlloyd.net.tcp.address import peer_name, tune
+from fastlloyd.net.sockets import SocketCount, count, unconfirmed
+from fastlloyd.net.tcp.address import keep_alive, peer_name, tune
 from fastlloyd.net.transport import MAX_FRAME_BYTES
 
 _HEADER = struct.Struct("<IHQ")
@@ -69,6 +70,8 @@ class Stream:
         Nothing more will arrive; what has arrived may still be taken.
     broken : bool
         Nothing more can be sent.
+    silent : bool
+        It counts as ended because nothing came from the other end (`check_silence`).
     closed : bool
     moved_bytes : int
         Bytes sent so far.
@@ -84,6 +87,7 @@ class Stream:
         self.ready = context is None
         self.ended = False
         self.broken = False
+        self.silent = False
         self.closed = False
         self.moved_bytes = 0
         self.tls_bytes = 0
@@ -92,6 +96,7 @@ class Stream:
         self._input = bytearray()
         self._output = bytearray()
         self._frame: tuple[int, int, int] | None = None
+        self._confirmed: tuple[int, float] | None = None
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._context = context
@@ -154,6 +159,25 @@ class Stream:
             # What the other end sent before may still be read.
             self.broken = True
             self._output.clear()
+
+    def keep_alive(self, silence_s: float) -> None:
+        """Let the kernel end the connection if it is idle and the other end answers nothing for about `silence_s`."""
+        keep_alive(self._socket, silence_s)
+
+    def check_silence(self, silence_s: float) -> None:
+        """Count the connection as ended if bytes were on their way for `silence_s`, and nothing has come meanwhile.
+
+        The other end's kernel confirms bytes also while its process computes, is stopped, or reads nothing, so this
+        means that the path is gone or forgotten.
+        """
+        now = time.monotonic()
+        found = unconfirmed(self._socket)
+        if found is None:
+            self._confirmed = None
+        elif self._confirmed is None or self._confirmed[0] != found[0]:
+            self._confirmed = found[0], now
+        elif min(now - self._confirmed[1], found[1]) >= silence_s:
+            self.ended = self.silent = True
 
     def fill(self) -> None:
         """Read a limited amount of what has arrived, and continue the handshake.
