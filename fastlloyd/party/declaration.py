@@ -16,6 +16,8 @@ from typing import Any, ClassVar, TypeAlias
 
 MESSAGE_COST = 512
 """Bytes of memory that a waiting message takes besides its body."""
+MOST_MESSAGE_BYTES = (1 << 30) - (1 << 22)
+"""A link carries frames of 1 GiB; the rest is for headers, lengths and TLS records."""
 
 _ROOM_BYTES = 1 << 16
 

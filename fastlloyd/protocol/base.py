@@ -24,6 +24,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Claim, Foreseen, no_claim
 from fastlloyd.run.promise import promise_lines, record_unit, size_conditions
 from fastlloyd.run.session import Adapter, AgreedPlan, Session
+from fastlloyd.run.work import Work, work_lines
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.numbers import FIRST_OUTSIDE
 
@@ -140,7 +141,8 @@ class Protocol(Adapter, Generic[P]):
     def plan_lines(self, config: RunConfig, clients: int, d: int | None) -> list[PlanLine]:
         """Describe what a run would do, from public numbers alone."""
         plan = self.planned(config, clients, d)
-        return [self.size_line(plan), *self.cost_lines(config, plan), *self.privacy_lines(config, plan)]
+        costs = [*self.cost_lines(config, plan), *work_lines(config, self.work(config, plan))]
+        return [self.size_line(plan), *costs, *self.privacy_lines(config, plan)]
 
     def size_line(self, plan: P) -> PlanLine:
         """Say how many records, features, clusters and clients a run has."""
@@ -155,6 +157,10 @@ class Protocol(Adapter, Generic[P]):
     def cost_lines(self, config: RunConfig, plan: P) -> list[PlanLine]:
         """Say what a run takes: rounds, bytes, whatever else is worth knowing."""
         return []
+
+    def work(self, config: RunConfig, plan: P) -> Work | None:
+        """Estimate what a run computes, by times measured on this machine; None: it is not known beforehand."""
+        return None
 
     def privacy_lines(self, config: RunConfig, plan: P) -> list[PlanLine]:
         """Say what a run promises, and what noise to expect for it."""

@@ -25,7 +25,6 @@ from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocol import base
 from fastlloyd.report.outlook import Expect, Expected, PlanLine, outlook_line
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import settle_size
 from fastlloyd.run.outcome import Claim, Result
 from fastlloyd.run.promise import PERSON, promise_lines
 from fastlloyd.run.session import AgreedPlan, Session
@@ -39,6 +38,7 @@ from fastlloyd.run.vertical import (
     load_vertical,
     plan_widths,
     read_alignment,
+    settle_aligned,
 )
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.header import clients as name_clients
@@ -185,7 +185,7 @@ class Vertical(base.Protocol[V]):
     def planned(self, config: RunConfig, clients: int, d: int | None) -> V:
         """Return the plan of a run; without names of columns, `d` of them are divided among the owners."""
         if config.data is None and config.dataset is None and (d is not None or read_alignment(config).widths):
-            public = self.public_parameters(config, clients, *settle_size(config, None))
+            public = self.public_parameters(config, clients, *settle_aligned(config, None))
         else:
             config, inputs = self.gather(config, clients)
             public = inputs.public

@@ -2,7 +2,7 @@
 
 ================  ===============================================================================================
 `config.py`       everything a user may set, checked; `run_file.py` reads and writes it as a run file
-`promise.py`      what one unit of privacy is in a run, in words
+`promise.py`      what one unit of privacy is in a run, in words; `work.py`, what a run computes
 `inputs.py`       what is the same at all parties: public parameters, bounds, caps, the public set of a demonstration
 `own_records.py`  a party's own records, loaded and checked
 `own_rank.py`     which party this is, and how it proves it

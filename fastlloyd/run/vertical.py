@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto.blinding import Blinding, hash_to_point
 from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds, scale
 from fastlloyd.data.database import names_client
 from fastlloyd.data.dataset import Dataset
@@ -22,13 +23,19 @@ from fastlloyd.data.public.mixture import gaussian_mixture, read_numbers
 from fastlloyd.data.public.named import dataset_bounds
 from fastlloyd.data.vertical import ID_COLUMN, PartyFeatures, VerticalTable, read_vertical, split_dataset
 from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.lifecycle.align.ids import check_listed
 from fastlloyd.party.option import describe_settings, option, read_settings
+from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import MakePublic, PublicInputs, public_dataset, settle_size
+from fastlloyd.run.work import measured
 from fastlloyd.wire.header import PartyId
 
 VERTICAL_MIXTURE = "vertical-mixture"
+_SAMPLE = 32
+_LIST_COST = 1.15
+"""Sorting, sending and comparing lists, over the time of their multiplications."""
 _WIDTHS = re.compile("[1-9][0-9]{0,4}([+][1-9][0-9]{0,4})*")
 _MIXTURE: dict[str, type] = {"n": int, "d": int, "k": int, "spread": float}
 
@@ -151,7 +158,7 @@ def gather_vertical(
                 "--data or --dataset: expected one of them, got neither; give each party's own file, or a public set "
                 "to try the protocol with"
             )
-    public = make_public(config, clients, *settle_size(config, dataset))
+    public = make_public(config, clients, *settle_aligned(config, dataset))
     bounds = Bounds(np.array([-1.0]), np.array([1.0]))  # with own files each party has its own bounds
     tables: tuple[VerticalTable, ...] = ()
     if dataset is not None:
@@ -189,6 +196,43 @@ def read_alignment(config: RunConfig) -> Alignment:
                 f"ids: {remedy}"
             )
     return read_settings(Alignment(), VERTICAL, config.settings.get(VERTICAL, {}))
+
+
+def settle_aligned(config: RunConfig, dataset: Dataset | None) -> tuple[int, int]:
+    """Return the public N and k as `settle_size` does, if lists of N ids can be sent where they are intersected.
+
+    Raises
+    ------
+    ConfigError
+        They cannot, or N or k does not fit.
+    """
+    n_total, k = settle_size(config, dataset)
+    if read_alignment(config).align == "intersect":
+        check_listed(n_total)
+    return n_total, k
+
+
+def alignment_seconds(config: RunConfig, parties: int, n_total: int) -> tuple[float, float]:
+    """Return the processor seconds of finding the common ids, measured now: of all parties, and of one after another.
+
+    Parameters
+    ----------
+    parties : int
+        That hold columns.
+    n_total : int
+        Public N; as many ids are common.
+
+    Notes
+    -----
+    Each party hashes a list and blinds every list; then all unblind the list of the common ids, one after the other.
+    """
+    if read_alignment(config).align != "intersect":
+        return 0.0, 0.0
+    blinding, points = Blinding(SecretRandom()), [hash_to_point(str(name), b"") for name in range(_SAMPLE)]
+    hashing = measured(lambda: [hash_to_point(str(name), b"") for name in range(_SAMPLE)]) / _SAMPLE
+    blinded = _LIST_COST * measured(lambda: blinding.blind(points)) / _SAMPLE
+    path = n_total * (2.0 * hashing + 2.0 * parties * blinded)
+    return n_total * ((parties + 1) * hashing + parties * (parties + 1) * blinded), path
 
 
 def plan_widths(config: RunConfig, owners: int, d: int | None) -> tuple[int, ...]:

@@ -23,7 +23,11 @@ shows only that the lists differ, not where or in how many ids.
 
 Sorting by a blinded value is a random order, so a point's place reveals nothing. Every list is padded to the public
 bound N with points that belong to no id, so that no length and no byte count depends on the number of ids, which is
-released only with noise. Who learns what:
+released only with noise. A point that belongs to no id takes as much time as one that does, for the same reason.
+
+Where the number of common ids is public between the parties and its order of magnitude to the network (vertical-he),
+the lists of common ids are padded to a multiple of a step instead; those before them still have N points. Who learns
+what:
 
 * every party: the common ids, which is the purpose;
 * party 1, for S > 2, also how many ids each group of parties has in common, not which;
@@ -44,11 +48,11 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from fastlloyd.crypto.blinding import POINT_BYTES, Blinding, hash_to_point
-from fastlloyd.errors import DataError, InternalError, PeerError
+from fastlloyd.errors import ConfigError, DataError, InternalError, PeerError
 from fastlloyd.lifecycle.align.columns import Columns, RecordCount
 from fastlloyd.lifecycle.shared_secrets import SetupBytes
 from fastlloyd.masking.pairwise import PairSecrets
-from fastlloyd.party.declaration import MESSAGE_COST, OfPlan, Seen
+from fastlloyd.party.declaration import MESSAGE_COST, MOST_MESSAGE_BYTES, OfPlan, Seen
 from fastlloyd.party.effects import Party, Receive, Send
 from fastlloyd.party.message import NoPayload
 from fastlloyd.randomness import domains
@@ -72,7 +76,7 @@ class IdTag(SetupBytes):
 
 @dataclass(frozen=True, slots=True)
 class _Points(NoPayload):
-    """A list of points of 32 bytes each; `format` is their number."""
+    """A list of points of 32 bytes; `format` is their number, or a step of which it is a multiple, and the most."""
 
     MOST_BYTES = OfPlan(lambda plan: POINT_BYTES * plan.n_total)
     points: tuple[bytes, ...] = field(repr=False)
@@ -82,11 +86,13 @@ class _Points(NoPayload):
         return b"".join(self.points)
 
     @classmethod
-    def read(cls, body: bytes, format: int) -> Self:
+    def read(cls, body: bytes, format: int | tuple[int, int]) -> Self:
         """Check the length, and that no point is repeated (each hides another id)."""
         count, rest = divmod(len(body), POINT_BYTES)
-        if rest or count != format:
-            raise ValueError(f"expected {format} points of {POINT_BYTES} bytes, got {len(body)} bytes")
+        step, most = format if isinstance(format, tuple) else (format, format)
+        if rest or count != _padded(count, step, most):
+            several = f"{most}, or a smaller multiple of {step}," if step < most else f"{most}"
+            raise ValueError(f"expected {several} points of {POINT_BYTES} bytes, got {len(body)} bytes")
         points = tuple(body[i : i + POINT_BYTES] for i in range(0, len(body), POINT_BYTES))
         if len(set(points)) != count:
             raise ValueError("a blinded id is repeated")
@@ -117,8 +123,31 @@ class OpenedIds(_Points):
     SEEN = ()
 
 
+MOST_LISTED = MOST_MESSAGE_BYTES // POINT_BYTES
+"""Largest public N of an intersection."""
 ALIGNMENT = (Columns, RecordCount, IdTag, BlindedIds, OpenedIds)
 """Messages that may be sent before the plan."""
+
+
+def check_listed(most: int) -> None:
+    """Refuse a public N whose lists do not fit into a message.
+
+    Raises
+    ------
+    ConfigError
+        Says the largest N.
+    """
+    if most > MOST_LISTED:
+        raise ConfigError(
+            f"--n-total: expected at most {MOST_LISTED:,} with vertical.align = intersect, got {most:,}: every list of "
+            "ids has as many entries, and has to fit into one message; lower --n-total to the number of people that "
+            "a party may have, or bring the same people in the same order and use vertical.align = check"
+        )
+
+
+def _padded(count: int, step: int, most: int) -> int:
+    """Return the length of a list of `count` points: the next multiple of a step (one at least), or the most."""
+    return min(most, step * max(1, -(-count // step)))
 
 
 def lists_ahead(parties: int, most: int) -> int:
@@ -193,6 +222,7 @@ def intersect_ids(
     *,
     run_id: bytes,
     most: int,
+    step: int | None = None,
     secret: SecretRandom,
 ) -> Party[tuple[str, ...]]:
     """Find the ids that all parties hold; run by each party.
@@ -207,6 +237,9 @@ def intersect_ids(
     run_id : bytes
     most : int
         Public bound on the number of ids of a party.
+    step : int, optional
+        The lists of common ids have a multiple of it as their length, which shows their number to whoever sees it; by
+        default they have `most` points, too.
     secret : SecretRandom
 
     Returns
@@ -226,9 +259,10 @@ def intersect_ids(
     hashed = {hash_to_point(name, run_id): name for name in raw_ids}
     held = yield from _blind_by_all(me, parties, _filled(list(hashed), most, secret), blinding, most)
     common = yield from _keep_common(me, parties, held, most)
+    lengths = (most if step is None else min(step, most), most)
     if me == parties[0]:
-        common = _filled(common, most, secret)
-    opened = [point for point in (yield from _open(me, parties, common, blinding, most)) if point in hashed]
+        common = _filled(common, _padded(len(common), *lengths), secret)
+    opened = [point for point in (yield from _open(me, parties, common, blinding, lengths)) if point in hashed]
     if not opened:
         raise DataError(
             "no id is common to all parties: expected the same people at every party; compare the id columns "
@@ -270,12 +304,12 @@ def _keep_common(me: PartyId, parties: tuple[PartyId, ...], held: list[bytes], m
 
 
 def _open(
-    me: PartyId, parties: tuple[PartyId, ...], common: list[bytes], blinding: Blinding, most: int
+    me: PartyId, parties: tuple[PartyId, ...], common: list[bytes], blinding: Blinding, lengths: tuple[int, int]
 ) -> Party[list[bytes]]:
     """Remove the blinding, one party after the other; the last one sends the result to all."""
     place, last = parties.index(me), parties[-1]
     if place > 0:
-        message = yield Receive(parties[place - 1], BlindedIds, SETUP_ROUND, most)
+        message = yield Receive(parties[place - 1], BlindedIds, SETUP_ROUND, lengths)
         common = _multiplied(blinding.unblind, message, parties[place - 1])
     else:
         common = sorted(blinding.unblind(common))
@@ -283,7 +317,7 @@ def _open(
         yield Send(parties[:-1], OpenedIds(tuple(sorted(common))), SETUP_ROUND)
         return common
     yield Send((parties[place + 1],), BlindedIds(tuple(sorted(common))), SETUP_ROUND)
-    opened: OpenedIds = yield Receive(last, OpenedIds, SETUP_ROUND, most)
+    opened: OpenedIds = yield Receive(last, OpenedIds, SETUP_ROUND, lengths)
     return list(opened.points)
 
 

@@ -16,7 +16,7 @@
 `math/circuit.py`     parameters of the pairwise circuit; `math/scales.py`, of the linear schemes
 `math/lwe.py`         the numbers that leave a ciphertext, and how they are opened
 `math/hints.py`       what the opened sums reveal about errors and key
-`math/choose.py`      the scheme, and each party's role (§3.2, §4)
+`math/choose.py`      the scheme, and each party's role (§3.2, §4); `math/cost.py`, what each computes
 `he/*.py`             CKKS with `tenseal`, exact integers on it, and keys held in shares
 `settings.py`         the settings; `parameters.py`, what the parties agree on
 `budget.py`           how the budget is spent (§3, "Differential Privacy")

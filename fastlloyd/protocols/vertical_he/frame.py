@@ -7,14 +7,11 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from fastlloyd.errors import PeerError, RangeError
+from fastlloyd.party.declaration import MOST_MESSAGE_BYTES
 from fastlloyd.protocols.vertical_he.math.lwe import sample_bytes
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.wire.header import PartyId
-
-MOST_MESSAGE_BYTES = (1 << 30) - (1 << 22)
-"""A link carries frames of 1 GiB; the rest is for headers, lengths and TLS records."""
-
 
 Lengths: TypeAlias = tuple[int, ...]
 """Of a message's byte strings."""

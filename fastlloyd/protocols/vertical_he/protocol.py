@@ -46,8 +46,9 @@ from fastlloyd.protocol.vertical import Vertical
 from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
+from fastlloyd.protocols.vertical_he.math.circuit import RINGS
 from fastlloyd.protocols.vertical_he.math.computer import Engine
-from fastlloyd.protocols.vertical_he.math.workers import open_engine, round_seconds
+from fastlloyd.protocols.vertical_he.math.workers import open_engine, round_seconds, shape_of
 from fastlloyd.protocols.vertical_he.messages import MESSAGES, KeyPiece, bounds, early, several_parties, shares_key
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD, PublicParameters
@@ -75,7 +76,8 @@ from fastlloyd.run.inputs import fill_public
 from fastlloyd.run.outcome import Outcome, Result
 from fastlloyd.run.own_records import own_workers
 from fastlloyd.run.session import Session
-from fastlloyd.run.vertical import OwnColumns
+from fastlloyd.run.vertical import OwnColumns, alignment_seconds
+from fastlloyd.run.work import Work, machine_factor
 from fastlloyd.wire.decode import decode
 from fastlloyd.wire.header import SERVER, PartyId
 
@@ -83,6 +85,8 @@ FLOODING = (
     "vertical-he.noise = flooding adds only what protects the key: the parties learn soft sums of each round almost "
     "exactly"
 )
+LISTED_STEP = RINGS[1] // 2
+"""Lists of common ids have a multiple of it as their length: the number of blocks shows no less (privacy page)."""
 _AGAINST = (
     "any single other party, over all messages to it (the computing party sees ciphertexts, the {} noisy sums; "
     "the two together can open everything)"
@@ -278,14 +282,30 @@ class VerticalHE(Vertical[Plan]):
         others = [choice for choice in options(public, widths) if choice != chosen and choice not in reasons]
         primes = f"primes of {', '.join(map(str, plan.scales.prime_bits))} bits (128-bit security)"
         return [
-            PlanLine("choice", chosen.line(plan.rounds)),
-            *(PlanLine("", f"  instead of {choice.line(plan.rounds)}") for choice in others),
+            PlanLine("choice", chosen.line(plan.rounds, machine_factor())),
+            *(PlanLine("", f"  instead of {choice.line(plan.rounds, machine_factor())}") for choice in others),
             *(
                 PlanLine(f"  not scheme {choice.scheme}, rank {choice.computing} computing", str(reasons[choice]))
                 for choice in reasons
             ),
             PlanLine("encryption", f"ring degree {plan.scales.ring}, {primes}"),
         ]
+
+    def work(self, config: RunConfig, plan: Plan) -> Work | None:
+        """Estimate what a run computes; not known where more than two parties share the key."""
+        if plan.openers:
+            return None
+        shape, factor = shape_of(plan), machine_factor()
+        everybody, path = alignment_seconds(config, len(plan.owners), plan.n_total)
+        ids = "mostly to find the common ids in lists of N entries" if everybody > factor * shape.setup else ""
+        return Work(
+            rounds=plan.rounds,
+            setup=everybody + factor * shape.setup,
+            round=factor * shape.round,
+            setup_wait=path + factor * shape.setup,
+            round_wait=factor * shape.round,
+            because=ids,
+        )
 
     def privacy_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
         """Say what a run promises, and the noise that it takes."""
@@ -357,7 +377,8 @@ class VerticalHE(Vertical[Plan]):
         pairs = yield from agree_pairs(session.me, owners, run_id=run_id, context=session.digest, secret=secret)
         ids = own.table.raw_ids
         if alignment.align == "intersect":
-            ids = yield from intersect_ids(session.me, owners, ids, run_id=run_id, most=most, secret=secret)
+            step = LISTED_STEP
+            ids = yield from intersect_ids(session.me, owners, ids, run_id=run_id, most=most, step=step, secret=secret)
         yield from check_ids(ids, pairs, run_id=run_id)
         return own.points(ids), pairs
 

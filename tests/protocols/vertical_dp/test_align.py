@@ -22,6 +22,7 @@ from fastlloyd.errors import ConfigError, DataError, InternalError, PeerError, R
 from fastlloyd.lifecycle.align.columns import gather_columns, plan_columns, send_columns
 from fastlloyd.lifecycle.align.ids import (
     ALIGNMENT,
+    MOST_LISTED,
     BlindedIds,
     IdTag,
     OpenedIds,
@@ -31,13 +32,15 @@ from fastlloyd.lifecycle.align.ids import (
     lists_ahead,
 )
 from fastlloyd.lifecycle.messages import setup_bounds
-from fastlloyd.party.declaration import largest_bodies
+from fastlloyd.party.declaration import MOST_MESSAGE_BYTES, largest_bodies
 from fastlloyd.party.effects import Send
 from fastlloyd.protocols.vertical_dp.keys import set_up
 from fastlloyd.protocols.vertical_dp.plan import make_plan as make_dp_plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan as make_he_plan
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inbox import Inbox
+from fastlloyd.run.session import find_protocol
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId, clients
 from tests.protocols.support import RUN_ID as RUN
@@ -183,6 +186,49 @@ def test_what_travels_does_not_tell_how_many_ids_there_are() -> None:
     assert lengths([NAMES[:8], NAMES[3:]]) == lengths([NAMES[:2], NAMES[1:]])
     with pytest.raises(DataError, match="51 ids, expected at most the public N = 50"):
         meet([[f"{i:02d}" for i in range(51)], ["00"]])
+
+
+@pytest.mark.parametrize(("common", "length"), [(1, 4), (4, 4), (5, 8), (12, 12)])
+def test_with_a_step_common_ids_are_as_many_as_its_next_multiple_and_all_other_lists_have_n_points(
+    common: int, length: int
+) -> None:
+    seen: list[tuple[PartyId, type, int]] = []
+
+    def tap(sender, receiver, header, body):
+        seen.append((sender, header.type, len(body) // 32))
+        return body
+
+    most, parties = 30, clients(3)
+    tables = [sorted([*NAMES[:common], f"of {me}"]) for me in parties]
+    roles = {
+        me: intersect_ids(me, parties, own, run_id=RUN, most=most, step=4, secret=SecretRandom())
+        for me, own in zip(parties, tables, strict=True)
+    }
+    assert set(Simulation(roles, tap).run().values()) == {tuple(sorted(NAMES[:common]))}
+    lists, opened = seen[:8], seen[8:]  # two rounds of the ring, and two to the first party; then what is unblinded
+    assert {(kind, size) for _, kind, size in lists} == {(BlindedIds.TYPE, most)}
+    assert [size for _, _, size in opened] == [length] * 4
+
+
+@pytest.mark.parametrize(("count", "fits"), [(4, True), (8, True), (10, True), (0, False), (3, False), (12, False)])
+def test_a_list_of_common_ids_has_a_multiple_of_the_step_or_the_most(count: int, fits: bool) -> None:
+    body = b"".join(bytes([i]) * 32 for i in range(count))
+    if fits:
+        assert len(BlindedIds.read(body, (4, 10)).points) == count
+    else:
+        with pytest.raises(ValueError, match="expected 10, or a smaller multiple of 4, points of 32 bytes"):
+            BlindedIds.read(body, (4, 10))
+
+
+def test_an_n_whose_lists_no_message_carries_is_refused_beforehand() -> None:
+    for protocol in ("vertical-dp", "vertical-he"):
+        config = RunConfig(protocol=protocol, n_total=1_000_000_000, k=3, settings={"vertical": {"align": "intersect"}})
+        sentence = "--n-total: expected at most 33,423,360 with vertical.align = intersect, got 1,000,000,000"
+        with pytest.raises(ConfigError, match=sentence):
+            find_protocol(protocol).planned(config, 1, 2)
+        with pytest.raises(ConfigError, match=sentence):
+            find_protocol(protocol).gather(dataclasses.replace(config, data="own_{client}.csv", bounds="0,1"), 1)
+    assert BlindedIds.MOST_BYTES.count(SimpleNamespace(n_total=MOST_LISTED)) <= MOST_MESSAGE_BYTES
 
 
 @pytest.mark.parametrize("body", [bytes(31), bytes(64), b"".join(bytes([i]) * 32 for i in range(4))])

@@ -11,17 +11,12 @@ from dataclasses import dataclass
 
 from fastlloyd.errors import ConfigError, format_count
 from fastlloyd.protocols.vertical_he.math import circuit
+from fastlloyd.protocols.vertical_he.math.cost import LINEAR_RING, Shape
 from fastlloyd.protocols.vertical_he.math.grid import MOST_AXES, count_cells
 from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, TWO_PARTY, PublicParameters
 
-# Measured: transforming one ciphertext's weights, with its products; reading a ciphertext; the bytes of a number.
-_LINEAR_PRODUCT_S = 2.5e-5
-_LINEAR_READ_S = 4e-5
 _LINEAR_NUMBER_BYTES = 7.0
-# Measured: encrypting and receiving one ciphertext of the linear scheme.
-_LINEAR_CIPHERTEXT_S = 1.4e-3
 _CIRCUIT_NUMBER_BYTES = 5.0
-_LINEAR_RING = 2048
 _NEEDS = {
     LINEAR: "the linear scheme needs two owners, of whom the one that does not compute has one or two columns",
     PROJECTION: "projection needs two owners, two clusters and several columns at the owner that does not compute",
@@ -38,7 +33,7 @@ class SchemeChoice:
     Attributes
     ----------
     round_seconds : float
-        Processor seconds of the computing party in one round.
+        Processor seconds of one round, of both sides, on the machine of the benchmarks.
     setup_bytes, round_bytes : int
     grid, corners : int
         Cells of the grid along each of its columns, and its corners; 0 without one.
@@ -57,13 +52,13 @@ class SchemeChoice:
         """Add time and bytes, at 100 Mbit/s; the set-up's bytes take as long to receive as to send."""
         return rounds * self.round_seconds + (2 * self.setup_bytes + rounds * self.round_bytes) / _BYTES_PER_SECOND
 
-    def line(self, rounds: int) -> str:
-        """Describe the choice in one line."""
+    def line(self, rounds: int, factor: float = 1.0) -> str:
+        """Describe the choice in one line, for a machine that takes `factor` times as long."""
         total = self.setup_bytes + rounds * self.round_bytes
         opens = f", rank {self.holder} opens" if self.holder != self.computing else " and opens, with all others,"
         return (
             f"scheme {self.scheme}: rank {self.computing} computes{opens} the sums; about "
-            f"{self.round_seconds:.2g} processor seconds a round and {total / 1e6:.3g} MB in "
+            f"{factor * self.round_seconds:.2g} processor seconds a round and {total / 1e6:.3g} MB in "
             f"{format_count(rounds, 'round')}"
         )
 
@@ -149,24 +144,6 @@ def _changes(public: PublicParameters, widths: tuple[int, ...]) -> str:
     return ("leave scheme and computing at 'auto', and " if fixed else "") + ", or ".join(working)
 
 
-def linear_seconds(n: int, k: int, corners: int, columns: int) -> float:
-    """Estimate the processor seconds of one round of the linear schemes.
-
-    Parameters
-    ----------
-    n, k, corners : int
-    columns : int
-        Those with their own weights: the computing party's and, for a projection, the encrypted ones.
-    """
-    each = _LINEAR_READ_S + k * (1 + columns) * _LINEAR_PRODUCT_S
-    return math.ceil(n / _LINEAR_RING) * corners * each
-
-
-def encryption_seconds(n: int, ciphertexts: int) -> float:
-    """Estimate the processor seconds to encrypt and receive this number of ciphertexts for each block."""
-    return math.ceil(n / _LINEAR_RING) * ciphertexts * _LINEAR_CIPHERTEXT_S
-
-
 def _summing(
     public: PublicParameters, widths: tuple[int, ...], scheme: str, *, computing: int, holder: int
 ) -> SchemeChoice:
@@ -176,15 +153,24 @@ def _summing(
     grid = count_cells(public.chosen.degree, axes)
     corners = (grid + 1) ** axes
     ciphertexts = corners * (1 if once else 1 + encrypted)
-    seconds = linear_seconds(public.n_total, k, corners, widths[computing] if once else sum(widths))
+    shape = Shape(
+        scheme=scheme,
+        n=public.n_total,
+        k=k,
+        ring=LINEAR_RING,
+        corners=corners,
+        own=widths[computing],
+        encrypted=encrypted,
+        seeded=public.mode == TWO_PARTY,
+    )
     sent = _encrypted_bytes(public, ciphertexts)
     return SchemeChoice(
         scheme=scheme,
         computing=computing,
         holder=holder,
-        round_seconds=seconds + (0.0 if once else encryption_seconds(public.n_total, ciphertexts)),
+        round_seconds=shape.round,
         setup_bytes=sent if once else 0,
-        round_bytes=k * (1 + sum(widths)) * (4 * (_LINEAR_RING + 1) + 8) + (0 if once else sent),
+        round_bytes=k * (1 + sum(widths)) * (4 * (LINEAR_RING + 1) + 8) + (0 if once else sent),
         grid=grid,
         corners=corners,
     )
@@ -193,24 +179,35 @@ def _summing(
 def _encrypted_bytes(public: PublicParameters, ciphertexts: int) -> int:
     """Estimate the bytes of this number of ciphertexts for each block."""
     halves = 1 if public.mode == TWO_PARTY else 2  # without the key both halves of a ciphertext travel
-    return round(math.ceil(public.n_total / _LINEAR_RING) * ciphertexts * _LINEAR_RING * _LINEAR_NUMBER_BYTES * halves)
+    return round(math.ceil(public.n_total / LINEAR_RING) * ciphertexts * LINEAR_RING * _LINEAR_NUMBER_BYTES * halves)
 
 
 def _pairwise(
     public: PublicParameters, widths: tuple[int, ...], *, computing: int, holder: int, encrypted: int
 ) -> SchemeChoice:
-    ring, k = circuit.RINGS[0], public.k
+    k = public.k
+    ring = circuit.likely_ring(k)
     blocks = math.ceil(public.n_total / (ring // 2))
     primes = circuit.depth(k) + 2
     columns = blocks * encrypted * primes * (1 if public.mode == TWO_PARTY else 2)
     # The two keys; a shared one is sent back and forth, see `messages`.
     keys = primes * (primes + 2) * (1 if public.keys == 1 else 5 * (public.keys - 1))
     numbers = ring * (columns + keys)
+    shape = Shape(
+        scheme=PAIRWISE,
+        n=public.n_total,
+        k=k,
+        ring=ring,
+        corners=0,
+        own=sum(widths) - encrypted,
+        encrypted=encrypted,
+        seeded=public.mode == TWO_PARTY,
+    )
     return SchemeChoice(
         scheme=PAIRWISE,
         computing=computing,
         holder=holder,
-        round_seconds=circuit.seconds(public.n_total, k),
+        round_seconds=shape.round,
         setup_bytes=round(numbers * _CIRCUIT_NUMBER_BYTES),
         round_bytes=k * (1 + sum(widths)) * (4 * (ring + 1) * max(1, public.keys - 1) + 8),
     )

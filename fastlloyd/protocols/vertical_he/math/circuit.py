@@ -38,8 +38,8 @@ RINGS = (16384, 32768)
 _LEAST_SCALE, _MOST_SCALE = 27, 50
 _LEAST_END, _MOST_END = 24, 40
 _WEIGHTS = range(18, 31)
-# Measured: seconds of one product with relinearisation and rescaling at N = 2^14, for each prime that is left.
-_PRODUCT_S = 0.0036
+_SMALL_DEPTH = 10
+"""Levels for which the smaller ring usually has room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,6 @@ def products(k: int) -> list[tuple[int, int]]:
     return plan
 
 
-def seconds(n: int, k: int, ring: int = RINGS[0]) -> float:
-    """Estimate the processor seconds of one round."""
-    blocks = math.ceil(n / (ring // 2))
-    return blocks * (ring / RINGS[0]) * sum(limbs * count * _PRODUCT_S for limbs, count in products(k))
+def likely_ring(k: int) -> int:
+    """Return the ring degree that circuits of k clusters usually have; their noise decides between the two."""
+    return RINGS[0] if depth(k) <= _SMALL_DEPTH else RINGS[1]

@@ -44,13 +44,12 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, FastLloydError, InternalError
 from fastlloyd.protocols.vertical_he.he.lattice import Sample
-from fastlloyd.protocols.vertical_he.math.choose import encryption_seconds, linear_seconds
-from fastlloyd.protocols.vertical_he.math.circuit import seconds as circuit_seconds
 from fastlloyd.protocols.vertical_he.math.computer import Computer, Engine, Work
+from fastlloyd.protocols.vertical_he.math.cost import Shape
 from fastlloyd.protocols.vertical_he.math.linear import LinearEngine
 from fastlloyd.protocols.vertical_he.math.pairwise import PairwiseEngine
 from fastlloyd.protocols.vertical_he.math.projection import ProjectionEngine
-from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PROJECTION, TWO_PARTY
 from fastlloyd.protocols.vertical_he.plan import Plan
 
 _Pipe: TypeAlias = "Connection[Any, Any]"
@@ -250,16 +249,29 @@ def round_seconds(plan: Plan, workers: int, n: int | None = None) -> float:
     n : int, optional
         Records; by default the largest possible number.
     """
-    n = plan.n_total if n is None else n
-    count, blocks = count_engines(plan, workers, n), plan.blocks_of(n)
+    shape = shape_of(plan, n)
+    count, blocks = count_engines(plan, workers, shape.n), shape.blocks
     if plan.scheme == PAIRWISE:
-        return circuit_seconds(n, plan.k, plan.scales.ring) * math.ceil(blocks / count) / blocks
-    whole, left = blocks // count, blocks % count
-    share = (whole + left * math.ceil(plan.k / count) / plan.k) / blocks
-    if plan.scheme == LINEAR:
-        return share * linear_seconds(n, plan.k, plan.corners, len(plan.columns(plan.computing)))
-    encrypting = encryption_seconds(n, plan.parts(plan.holder))
-    return share * linear_seconds(n, plan.k, plan.corners, plan.d) + encrypting
+        share = math.ceil(blocks / count) / blocks
+    else:
+        whole, left = blocks // count, blocks % count
+        share = (whole + left * math.ceil(plan.k / count) / plan.k) / blocks
+    return shape.round - (1.0 - share) * shape.adding
+
+
+def shape_of(plan: Plan, n: int | None = None) -> Shape:
+    """Return what the cost of a plan depends on, for n records; by default for the largest possible number."""
+    own = len(plan.columns(plan.computing))
+    return Shape(
+        scheme=plan.scheme,
+        n=plan.n_total if n is None else n,
+        k=plan.k,
+        ring=plan.scales.ring,
+        corners=0 if plan.scheme == PAIRWISE else plan.corners,
+        own=own,
+        encrypted=plan.d - own,
+        seeded=plan.mode == TWO_PARTY,
+    )
 
 
 def count_engines(plan: Plan, workers: int, n: int) -> int:

@@ -1,0 +1,72 @@
+"""What `plan` says of a run's computing: it is about what the run takes, and deadlines that are too short are named."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from fastlloyd.cli.plan import main
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.session import find_protocol
+from fastlloyd.run.simulation import run_together
+from fastlloyd.run.work import Work, machine_factor, work_lines
+
+_FACTOR = 3.0
+"""Processor seconds vary with what else a machine does; papers/benchmarks/planned_work.py measures more closely."""
+
+
+def config_of(protocol: str, n: int, d: int, k: int, **more: object) -> RunConfig:
+    values = {"dataset": f"vertical-mixture:n={n},d={d},k={k},spread=0.1", "bounds": "auto-public"}
+    return RunConfig(protocol=protocol, k=k, workers=1, **{**values, **more})
+
+
+@pytest.mark.parametrize(
+    ("config", "clients"),
+    [
+        (config_of("vertical-he", 20_000, 2, 4), 1),  # linear
+        (config_of("vertical-he", 100, 40, 2, rounds=2), 1),  # the circuit, with many columns
+        (config_of("vertical-he", 600, 2, 2, n_total=4000, settings={"vertical": {"align": "intersect"}}), 1),
+    ],
+    ids=["records", "columns", "ids"],
+)
+def test_a_run_takes_about_the_processor_seconds_that_its_plan_says(config: RunConfig, clients: int) -> None:
+    protocol = find_protocol(config.protocol)
+    plan = protocol.planned(config, clients, None)
+    work = protocol.work(config, plan)
+    run_together(config, clients)  # libraries are read, contexts made
+    begin = time.process_time()
+    run_together(config, clients)
+    ratio = (time.process_time() - begin) / (work.setup + work.rounds * work.round)
+    assert 1 / _FACTOR < ratio < _FACTOR
+
+
+def test_the_time_of_this_machine_is_measured_once() -> None:
+    assert machine_factor() == machine_factor() > 0
+
+
+def test_an_unknown_cost_is_said_to_be_unknown() -> None:
+    (line,) = work_lines(RunConfig(), None)
+    assert str(line) == "work: processor seconds are not known beforehand"
+
+
+def test_deadlines_that_the_estimate_exceeds_are_named_with_what_to_give() -> None:
+    work = Work(rounds=10, setup=1700.0, round=41.0, setup_wait=849.2, round_wait=80.0, because="ids")
+    first, *warnings = map(str, work_lines(RunConfig(), work))
+    assert first.startswith("work: about 1,700 processor seconds of set-up (ids) and 41 a round, 2,100 with 10 rounds:")
+    assert warnings == [
+        "warning: the set-up is estimated at 849 seconds, --setup-deadline is 300: give all parties --setup-deadline "
+        "1274 or more",
+        "warning: a round is estimated at 80 seconds, --deadline is 60: give all parties --deadline 120 or more",
+    ]
+    assert len(work_lines(RunConfig(setup_deadline=900.0, deadline=81.0), work)) == 1
+
+
+def test_a_plan_says_that_common_ids_of_a_large_n_take_long(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["-n", "2", "--protocol", "vertical-he", "--d", "2", "--k", "3", "--set", "vertical.align=intersect"]
+    assert main([*flags, "--n-total", "20000000"]) == 0
+    said = capsys.readouterr().out
+    assert "of set-up (mostly to find the common ids in lists of N entries)" in said
+    assert "warning: the set-up is estimated at" in said and "give all parties --setup-deadline" in said
+    assert main([*flags, "--n-total", "5000", "--setup-deadline", "86400"]) == 0
+    assert "warning" not in capsys.readouterr().out
