@@ -9,6 +9,7 @@ Source: docs/guide.md, "Your own data".
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -164,8 +165,15 @@ def _read_head(place: DataFile, file: BinaryIO) -> Source:
         )
     if suffix == ".parquet":
         return _read_parquet_head(place, file)
-    array = _load_array(path, file)
-    return array_source(place, array, tuple(f"x{i + 1}" for i in range(array.shape[1])), at_once=suffix == ".npz")
+    if suffix == ".npz":
+        return _read_npz_head(place, file)
+    array = _map_array(path)
+    return array_source(place, array, _numbered(array.shape[1]), at_once=False)
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    """Name columns that have no names."""
+    return tuple(f"x{i + 1}" for i in range(count))
 
 
 def array_source(place: DataFile, array: NDArray[Any], names: tuple[str, ...], *, at_once: bool = True) -> Source:
@@ -217,19 +225,11 @@ def _suffix(path: Path) -> str:
     )
 
 
-def _load_array(path: Path, file: BinaryIO) -> NDArray[Any]:
-    """Open an npy (mapped, not read) or npz file without ever unpickling."""
+@contextlib.contextmanager
+def _array_errors(path: Path) -> Iterator[None]:
+    """Turn what fails while an array is read into one sentence."""
     try:
-        if _suffix(path) == ".npz":
-            loaded = _one_array(path, file)
-        else:
-            try:
-                loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-            except ValueError as error:
-                # An array without values cannot be mapped; one that is longer than its file must not be made.
-                if "mmap" not in str(error) or "greater than file" in str(error):
-                    raise
-                loaded = np.load(path, allow_pickle=False)
+        yield
     except DataError:
         raise
     except Exception as error:  # a damaged file may make NumPy and zipfile raise almost anything
@@ -246,36 +246,71 @@ def _load_array(path: Path, file: BinaryIO) -> NDArray[Any]:
         raise DataError(
             f"cannot read {path} as {_suffix(path)[1:]}: {why[:_SHOWN_CHARACTERS]}; save it again"
         ) from error
+
+
+def _map_array(path: Path) -> NDArray[Any]:
+    """Map an npy file without ever unpickling."""
+    with _array_errors(path):
+        try:
+            loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        except ValueError as error:
+            # An array without values cannot be mapped; one that is longer than its file must not be made.
+            if "mmap" not in str(error) or "greater than file" in str(error):
+                raise
+            loaded = np.load(path, allow_pickle=False)
     if not isinstance(loaded, np.ndarray):
         raise DataError(f"{path} is a zip archive of arrays; name it .npz")
-    _check_matrix(loaded, path)
+    _check_matrix(loaded.shape, loaded.dtype, path)
     return loaded
 
 
-def _one_array(path: Path, file: BinaryIO) -> Any:
-    """Read the array X, or the only one, of an npz file."""
-    with np.load(file, allow_pickle=False) as archive:
+def _read_npz_head(place: DataFile, file: BinaryIO) -> Source:
+    """Open an npz file by the head of the array X, or of the only one: a small file may unpack to any length."""
+    path = place.path
+    with _array_errors(path):
+        archive = np.load(file, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise DataError(f"{path} is an array, no archive of them; name it .npy")
         keys = list(archive.files)
         key = "X" if "X" in keys else keys[0] if len(keys) == 1 else None
         if key is None:
             raise DataError(f"{path}: expected one array, or one named X, got {len(keys)}; save the records as X")
-        return archive[key]
+        name = key if key in archive.zip.namelist() else f"{key}.npy"
+        with archive.zip.open(name) as member:
+            version = np.lib.format.read_magic(member)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, kind = read(member)
+        if kind.hasobject:
+            raise ValueError("object")
+        if min(shape, default=0) < 0:
+            raise ValueError("negative dimensions are not allowed")
+        if math.prod(shape) * kind.itemsize > archive.zip.getinfo(name).file_size:
+            raise ValueError(f"the head of {key} says {shape}, which is longer than the array")
+    _check_matrix(shape, kind, path)
+
+    def chunks(numbers: Sequence[int], texts: Sequence[int], height: int | None) -> Iterator[Cells]:
+        with _array_errors(path):
+            array = archive[key]
+        yield from _read_array(path, array, numbers, texts, height)
+
+    names = _numbered(shape[1])
+    return Source(place=place, names=names, numeric=(True,) * len(names), chunks=chunks, rows=shape[0], at_once=True)
 
 
-def _check_matrix(array: NDArray[Any], path: Path) -> None:
+def _check_matrix(shape: tuple[int, ...], kind: np.dtype[Any], path: Path) -> None:
     """Refuse everything that is not a non-empty matrix of real numbers."""
     kinds = {"c": "complex numbers", "O": "Python objects", "b": "truth values", "U": "text", "S": "text"}
-    if array.dtype.kind not in "iuf":
+    if kind.kind not in "iuf":
         raise DataError(
             f"{path}: expected integers or floating point numbers, got "
-            f"{kinds.get(array.dtype.kind, str(array.dtype))}; convert it to float64 if that makes sense"
+            f"{kinds.get(kind.kind, str(kind))}; convert it to float64 if that makes sense"
         )
-    if array.ndim != 2:
-        fix = "; reshape(-1, 1) makes one feature of it" if array.ndim == 1 else ""
-        raise DataError(f"{path}: expected an array of shape (rows, features), got {array.shape}{fix}")
-    if not array.shape[0]:
+    if len(shape) != 2:
+        fix = "; reshape(-1, 1) makes one feature of it" if len(shape) == 1 else ""
+        raise DataError(f"{path}: expected an array of shape (rows, features), got {shape}{fix}")
+    if not shape[0]:
         raise DataError(f"{path} has no rows; {NO_RECORDS}")
-    if not array.shape[1]:
+    if not shape[1]:
         raise DataError(f"{path} has no columns; expected at least one feature")
 
 

@@ -1,8 +1,9 @@
 """Standard output and standard error of a process: what cannot be written there is dropped, and ends nothing.
 
 A run that is paid for must not end because a terminal, a log file or the reader of a pipe went away. So a process of
-ours writes through `guard_streams`: a closed stream counts as one that nobody reads, and bytes that a full disk or a
-broken pipe refuses are dropped. Later ones are tried again. The first loss is said once, on standard error.
+ours writes through `guard_streams`: a closed stream counts as one that nobody reads, or that has nothing to read, and
+bytes that a full disk or a broken pipe refuses are dropped. Later ones are tried again. The first loss is said once, on
+standard error.
 
 A terminal gets its own encoding, with escapes for what that lacks. Files and pipes get UTF-8, whatever the locale.
 
@@ -18,6 +19,7 @@ import os
 import select
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TextIO
 
 from fastlloyd.report.display import paint
@@ -98,6 +100,8 @@ def guard_streams(*, says_pipe: bool = True) -> None:
     closed = [name for name in ("stdout", "stderr") if getattr(sys, name) is None or getattr(sys, name).closed]
     if not closed:
         os.close(nowhere)
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 open while the process lives
 
     def lost(error: OSError) -> None:
         if says_pipe or error.errno != errno.EPIPE:

@@ -17,6 +17,7 @@ from fastlloyd.wire.regular import read_regular_bytes
 MOST_BYTES = 1 << 20
 MOST_PARTS = 64
 """Most parts of one dotted key."""
+_HUGE = "a whole number of more than 64 bits"
 _PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
 _LONG_KEY = re.compile(rf"""(?<![\w"'\\-]){_PART}(?:\.[ \t]*+{_PART}){{{MOST_PARTS}}}""")
 
@@ -46,6 +47,11 @@ def parse_toml(content: bytes, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
         _refuse_huge(values)
     except RecursionError as error:
         raise ValueError("too many brackets") from error
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as error:
+        # Python converts no text of thousands of digits, and advises how to change that.
+        raise ValueError(_HUGE if "integer string conversion" in str(error) else str(error)) from None
     return values
 
 
@@ -55,7 +61,7 @@ def _refuse_huge(value: Any) -> None:
         for each in value.values() if isinstance(value, dict) else value:
             _refuse_huge(each)
     elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-        raise ValueError("a whole number of more than 64 bits")
+        raise ValueError(_HUGE)
 
 
 def read_toml(path: Path, where: str) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Command lines drawn at random, with extremes: whatever is typed, a command ends soon, with a code that is documented.
 
 Each line runs in a forked child of this warm process, on records that are drawn with it; `run` has all its parties in
-the threads of one. Its standard output may be full, closed or a pipe without a reader, and files may be allowed to grow
-to a few bytes only, as on a full disk. Code 70, a code that docs/operations.md does not list, a stack trace and
-silence are faults.
+the threads of one. With a locale it is a new interpreter. A standard stream, or all three, may be full, closed or a
+pipe without a reader. Files may be allowed to grow to a few bytes only, or what is written goes to a real file system
+that is small, has few inodes or is read-only (where this process may mount one). Code 70, a code that
+docs/operations.md does not list, a stack trace and silence are faults.
 
     python -m tests.adversary.extremes --lines 3000
 """
@@ -20,14 +21,15 @@ import resource
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fastlloyd.__main__ import main as fastlloyd
@@ -41,9 +43,16 @@ from fastlloyd.run.execute import execute
 from fastlloyd.wire.header import PartyId
 from tests.net.memory import MemoryNetwork
 
+ROOT = Path(__file__).parents[2]
 CODES = (0, 2, 3, 4)
 LIMIT_S = 120
-STREAMS = ("", "", "", "full", "pipe", "closed")
+STREAMS = (
+    *("", "", "", "", "stdout full", "stdout pipe", "stdout closed"),
+    *("stdin closed", "stderr full", "stderr pipe", "stderr closed", "all closed", "all full"),
+)
+LOCALES = ("", "", "", "", "C", "POSIX", "de_DE")
+# What `mount -t tmpfs -o` takes.
+DISKS = ("size=4k", "size=16k", "size=64k", "size=256k", "nr_inodes=2", "nr_inodes=5", "nr_inodes=9", "ro")
 NUMBERS = ("0", "1", "-1", "0.5", "1e308", "-1e308", "1e-320", "nan", "", "text", "1e400", "10000000000000000000000")
 BOUNDS = (
     *(
@@ -88,12 +97,25 @@ EXTREMES = {
 
 @dataclass(frozen=True)
 class Line:
-    """What is typed, and what its standard output and its disk are like."""
+    """What is typed, and what its streams, disk and locale are like.
+
+    Attributes
+    ----------
+    words : tuple of str
+    parties : int
+        Of `run`, with the server.
+    stream : str
+        Which stream, and what it is like; '' for ordinary ones.
+    disk : str
+        `limit=BYTES` for each file, or a file system of `DISKS`; '' for the ordinary one.
+    locale : str
+    """
 
     words: tuple[str, ...]
     parties: int
-    stream: str
-    disk: int
+    stream: str = ""
+    disk: str = ""
+    locale: str = ""
 
 
 def mostly(draw: random.Random, values: Sequence[str], share: float = 0.6) -> str:
@@ -120,19 +142,45 @@ def draw_line(folder: Path, draw: random.Random) -> Line:
     protocol = draw.choice([row.name for row in ROWS])
     parties = draw.choice((2, 3, 3, 4, 5))
     draw_records(folder, parties, draw, vertical=protocol.startswith("vertical"))
-    command = draw.choice(("run", "run", "run", "run", "plan", "plan", "check", "dossier", "choose", "init"))
+    words = _draw_words(folder, draw, protocol, parties)
+    # The limit counts files in memory, too, through which tenseal passes ciphertexts.
+    limits = () if protocol == "vertical-he" else ("limit=1000", "limit=5000")
+    disk = draw.choice(("", "", "", "", *limits, draw.choice(DISKS), draw.choice(DISKS)))
+    return Line(tuple(words), parties, draw.choice(STREAMS), disk, draw.choice(LOCALES))
+
+
+def _draw_words(folder: Path, draw: random.Random, protocol: str, parties: int) -> list[str]:
+    """Draw what is typed; what it writes goes below `folder / "disk"`."""
+    disk = folder / "disk"
+    command = draw.choice(
+        (*("run",) * 5, "plan", "plan", "check", "dossier", "choose", "init", "init-state", "keygen", "ledger")
+    )
     words = [command, "--protocol", protocol]
-    calm = draw.choice((0.5, 0.95))
+    calm = draw.choice((0.5, 0.95, 0.98))
     total = mostly(draw, ("600", "10", "1000", "1000000", "1000000000000", "1", "3", "1e30"), calm)
     k = mostly(draw, ("2", "1", "2", "3", "10", "10000", "auto:3", "0"), calm)
     shape = ["--bounds", mostly(draw, BOUNDS, calm), "--k", k, "--n-total", total]
     if command == "choose":
         words = [command, *("--n", total, "--k", k, "--d", draw.choice(("1", "2", "50", "0")))]
-        words += ["--split", draw.choice(("rows", "columns")), "--parties", str(parties)]
-        return Line(tuple(words), parties, draw.choice(STREAMS), 0)
+        return [*words, "--split", draw.choice(("rows", "columns")), "--parties", str(parties)]
     if command == "init":
-        words = [command, str(folder / "made"), "--clients", str(parties - 1), *words[1:], "--k", k, "--n-total", total]
-        return Line(tuple(words), parties, draw.choice(STREAMS), draw.choice((0, 0, 1000)))
+        return [command, str(disk / "made"), "--clients", str(parties - 1), *words[1:], "--k", k, "--n-total", total]
+    if command == "init-state":
+        budget = ["--budget", draw.choice(("1", "0", "nan", "1e308", "-1"))] if draw.random() < 0.5 else []
+        return [command, str(disk / "state"), "-n", mostly(draw, (str(parties), "0", "-1", "100000000")), *budget]
+    if command == "keygen":
+        name = mostly(draw, ("clinic", "β-clinic", "", "x" * 300, "a\u202eb", "a/b"))
+        return [
+            command,
+            "--name",
+            name,
+            "--rank",
+            mostly(draw, ("1", "0", "-1", "65536", "x")),
+            "--prefix",
+            str(disk / "p"),
+        ]
+    if command == "ledger":
+        return [command, str(draw.choice((disk / "state", disk, folder / "own_1.csv")))]
     if command == "dossier":
         public = {"protocol": protocol, "bounds": shape[1], "k": k, "n_total": total}
         lines = [
@@ -141,7 +189,7 @@ def draw_line(folder: Path, draw: random.Random) -> Line:
         ]
         (folder / "run.toml").write_text("\n".join(lines) + "\n")
         words = [command, "--config", str(folder / "run.toml"), "--clients", str(parties - 1)]
-        return Line((*words, "--d", mostly(draw, ("2", "1", "40", "1000", "0"))), parties, draw.choice(STREAMS), 0)
+        return [*words, "--d", mostly(draw, ("2", "1", "40", "1000", "0"))]
     if command == "plan":
         words += ["-n", str(parties), *shape]
         words += ["--d", draw.choice(("1", "2", "40", "1000", "0"))] if draw.random() < 0.9 else []
@@ -159,13 +207,17 @@ def draw_line(folder: Path, draw: random.Random) -> Line:
             words += [flag, mostly(draw, EXTREMES[flag], calm - 0.3)]
     if command == "check":
         words += ["--client", mostly(draw, ("1", "0", "9"))]
-    # The limit counts files in memory, too, through which tenseal passes ciphertexts.
-    disk = 0 if protocol == "vertical-he" else draw.choice((0, 0, 0, 0, 1000, 5000))
-    return Line(tuple(words), parties, draw.choice(STREAMS), disk)
+    if command == "run" and draw.random() < 0.3:
+        words += ["--state-dir", str(disk / "state"), "--new-state"]
+    return words
 
 
-def run_parties(words: Sequence[str], parties: int, folder: Path) -> int:
-    """Run all parties of `fastlloyd run` in threads; return the code that they agreed on."""
+def run_parties(words: Sequence[str], parties: int, folder: Path, *, agree: bool = True) -> int:
+    """Run all parties of `fastlloyd run` in threads; return their code.
+
+    Where the disk is the trouble one party may have written its result, and another not: the highest code stands for
+    all, unless one of them is undocumented.
+    """
     own = ["--output", str(folder / "out-{client}"), "--setup-deadline", "60"]
     try:
         config, _ = parse_run_options(parser(), [*words, *own])
@@ -182,35 +234,85 @@ def run_parties(words: Sequence[str], parties: int, folder: Path) -> int:
 
     with ThreadPoolExecutor(parties) as pool:
         codes = set(pool.map(one, range(parties)))
-    return codes.pop() if len(codes) == 1 else 99
+    return max(codes) if len(codes) == 1 or not agree else 99
 
 
-def _lose_output(stream: str, error: int) -> None:
-    """Give this process its standard output and error."""
-    os.dup2(error, 2)
-    target = os.open("/dev/full" if stream == "full" else os.devnull, os.O_WRONLY)
-    if stream == "pipe":
-        read, target = os.pipe()
-        os.close(read)
-    os.dup2(target, 1)
-    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", encoding="utf-8") if stream != "closed" else None  # type: ignore[misc, assignment]
-    sys.stderr = sys.__stderr__ = os.fdopen(2, "w", encoding="utf-8")  # type: ignore[misc]
+def _set_streams(stream: str) -> None:
+    """Give this process its standard streams."""
+    which, _, how = stream.partition(" ")
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    os.dup2(0, 1)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if which not in (name, "all"):
+            continue
+        if how == "closed":
+            os.close(number)
+        elif how == "full":
+            os.dup2(os.open("/dev/full", os.O_RDWR), number)
+        else:
+            read, write = os.pipe()
+            os.close(read)
+            os.dup2(write, number)
 
 
-def _child(line: Line, folder: Path, error: int) -> int:
+def _take_streams() -> None:
+    """Make Python's own streams anew, as a new interpreter would."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+            made = os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8")
+        except OSError:
+            made = None
+        setattr(sys, name, made)
+        setattr(sys, f"__{name}__", made)
+
+
+def _be(line: Line, folder: Path) -> int:
     """Be the process that a person started."""
-    _lose_output(line.stream, error)
+    disk = folder / "disk"
     os.chdir(folder)
-    if line.disk:
+    os.environ["TMPDIR"], tempfile.tempdir = str(disk), None
+    kind, _, most = line.disk.partition("=")
+    if kind == "limit":
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (line.disk, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), resource.RLIM_INFINITY))
     guard_streams()
     if line.words[0] == "run":
-        return run_parties(line.words[1:], line.parties, folder)
+        return run_parties(line.words[1:], line.parties, disk, agree=not line.disk)
     try:
         return fastlloyd(list(line.words))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
+
+
+def _start(line: Line, folder: Path, error: int) -> int:
+    """Be the forked process; where the line has a locale, become a new interpreter."""
+    os.dup2(error, 2)
+    own = os.dup(2)  # stays open as long as this process lives: its end is how the end is noticed
+    os.set_inheritable(own, True)
+    _set_streams(line.stream)
+    if not line.locale:
+        _take_streams()
+        return _be(line, folder)
+    plain = {"LC_ALL": line.locale, "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-m", "tests.adversary.extremes", "--be", json.dumps(asdict(line)), str(folder)]
+    return os.execve(sys.executable, words, {**os.environ, **plain})
+
+
+@contextlib.contextmanager
+def small_disk(place: Path, kind: str) -> Iterator[bool]:
+    """Have a file system of a kind of `DISKS` at a folder; whether there is one, or this process may not mount."""
+    place.mkdir()
+    if kind not in DISKS:
+        yield False
+        return
+    command = ["mount", "-t", "tmpfs", "-o", kind, "tmpfs", str(place)]
+    mounted = os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def try_line(line: Line, folder: Path) -> tuple[int, str]:
@@ -220,7 +322,7 @@ def try_line(line: Line, folder: Path) -> tuple[int, str]:
     if child == 0:
         code = 98
         try:
-            code = _child(line, folder, error)
+            code = _start(line, folder, error)
         except BaseException:
             import traceback
 
@@ -250,22 +352,34 @@ def fault(code: int, said: str) -> str:
     return "a stack trace" if "Traceback (most recent" in said else ""
 
 
-def campaign(lines: int, seed: int, *, first: int = 0) -> tuple[Counter[str], list[str]]:
-    """Try a number of lines; the same seed and number make the same line."""
-    ends, faults = Counter[str](), []
+def campaign(lines: int, seed: int, *, first: int = 0) -> tuple[Counter[str], Counter[str], list[str]]:
+    """Try a number of lines; the same seed and number make the same line.
+
+    Returns
+    -------
+    tuple of (Counter, Counter, list of str)
+        Commands with their codes, streams, disks and locales, and faults.
+    """
+    ends, conditions, faults = Counter[str](), Counter[str](), []
     with tempfile.TemporaryDirectory() as place:
         for number in range(first, first + lines):
             folder = Path(place, str(number))
             folder.mkdir()
             line = draw_line(folder, random.Random(f"{seed} {number}"))
-            code, said = try_line(line, folder)
+            with small_disk(folder / "disk", line.disk) as mounted:
+                code, said = try_line(line, folder)
+            small = line.disk.partition("=")[0]
+            conditions[small if mounted or small == "limit" else "not mounted" if small else "ordinary disk"] += 1
+            conditions[line.stream or "ordinary streams"] += 1
+            conditions[line.locale or "ordinary locale"] += 1
             ends[f"{line.words[0]} {code}"] += 1
             if wrong := fault(code, said):
                 tail = " | ".join(said.strip().splitlines()[-2:])
-                faults.append(f"{number}: {' '.join(line.words)} [{line.stream} {line.disk}]: {wrong}: {tail[-600:]}")
+                where = f"[{line.stream}, {line.disk}, {line.locale}]"
+                faults.append(f"{number}: {' '.join(line.words)} {where}: {wrong}: {tail[-600:]}")
                 sys.stderr.write(faults[-1] + "\n")
             shutil.rmtree(folder, ignore_errors=True)
-    return ends, faults
+    return ends, conditions, faults
 
 
 def main() -> int:
@@ -274,10 +388,15 @@ def main() -> int:
     options.add_argument("--lines", type=int, default=3000)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--first", type=int, default=0)
+    options.add_argument("--be", nargs=2, help=argparse.SUPPRESS)
     chosen = options.parse_args()
+    if chosen.be:
+        line = json.loads(chosen.be[0])
+        return _be(Line(**line | {"words": tuple(line["words"])}), Path(chosen.be[1]))
     begun = time.monotonic()
-    ends, faults = campaign(chosen.lines, chosen.seed, first=chosen.first)
-    print(dict(sorted(ends.items())), len(faults), "faults", f"{math.ceil(time.monotonic() - begun)} s")
+    ends, conditions, faults = campaign(chosen.lines, chosen.seed, first=chosen.first)
+    print(dict(sorted(ends.items())), dict(sorted(conditions.items())), sep="\n")
+    print(len(faults), "faults", f"{math.ceil(time.monotonic() - begun)} s")
     return int(bool(faults))
 
 

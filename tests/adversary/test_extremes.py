@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("lines", [12, pytest.param(1000, marks=pytest.mark.slow)])
 def test_every_command_line_ends_with_a_documented_code(lines: int) -> None:
-    ends, faults = campaign(lines, 1)
+    ends, _, faults = campaign(lines, 1)
     assert not faults
     assert sum(ends.values()) == lines and any(end.endswith(" 0") for end in ends)
 

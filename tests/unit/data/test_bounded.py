@@ -11,6 +11,7 @@ import sqlite3
 import struct
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -66,6 +67,18 @@ def archive(content: bytes) -> bytes:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as whole:
         whole.writestr("X.npy", content)
     return file.getvalue()
+
+
+def test_an_npz_file_that_exceeds_a_limit_is_never_unpacked(tmp_path: Path) -> None:
+    """64 MiB of zeros are 64 KiB in the file."""
+    path = tmp_path / "v.npz"
+    np.savez_compressed(path, X=np.zeros((1 << 22, 2)))
+    tracemalloc.start()
+    with pytest.raises(DataError, match="4,194,304 records, expected at most 100"):
+        read_table(path, cap=CAP)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1 << 23
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv.gz", ".parquet"])

@@ -74,6 +74,19 @@ def test_a_stream_that_python_closed_counts_as_one_that_nobody_reads(monkeypatch
     announcer.complain("no")
 
 
+@pytest.mark.parametrize("words", [["choose"], ["choose", "--n", "600", "--k", "2", "--d", "2", "--split", "rows"]])
+def test_a_standard_input_that_is_closed_is_one_without_a_person(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with own_streams(monkeypatch, err=str(tmp_path / "err")):
+        guard_streams()
+        assert sys.stdin.read() == "" and not sys.stdin.isatty()
+        assert main(words) in (0, 2)
+        sys.stdin.close()
+    assert "Traceback" not in (tmp_path / "err").read_text("utf-8")
+
+
 def test_a_terminal_gets_its_own_encoding_and_a_file_utf_8(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     read, write = pty.openpty()
     terminal = io.TextIOWrapper(os.fdopen(write, "wb", 0), encoding="iso-8859-1")
