@@ -30,6 +30,7 @@ from fastlloyd.crypto.link import identity
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.data import bounds, categories, database, form, reading, vertical
 from fastlloyd.data.delimited import Delimited
+from fastlloyd.describe.columns import read_columns
 from fastlloyd.dossier import blocks
 from fastlloyd.dossier.approval import Approval, check_approval, read_approval, read_expiry
 from fastlloyd.errors import FastLloydError
@@ -195,6 +196,7 @@ MEASURED: dict[str, Measured] = {
             lambda text: toml.parse_toml(f"{'a.' * 60}b = 1\n".encode() * (len(text) // 1024)),
         )
     ),
+    "describe.columns:read_columns": _file("columns.toml", read_columns),
     "wire.toml:read_toml": _file("any.toml", lambda path: toml.read_toml(path, "the file")),
     "report.display:_shows": _text(display.csv_cell),
     "report.display:csv_cell": _text(display.csv_cell),

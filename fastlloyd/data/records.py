@@ -101,6 +101,8 @@ class ClientRecords(ABC):
         For passes over them.
     clipped : str
         The warning about values outside the bounds, for the owner only; '' for none.
+    shared : bytes
+        What all clients must have the same and the server must not see, such as the digest of an earlier result.
     """
 
     names: tuple[str, ...]
@@ -108,6 +110,7 @@ class ClientRecords(ABC):
     raw_rows: RawRows = field(default_factory=RawRows, repr=False)
     threads: int = 1
     clipped: str = field(default="", repr=False)
+    shared: bytes = field(default=b"", repr=False)
 
     @abstractmethod
     def digest(self, key: bytes) -> str:

@@ -2,5 +2,5 @@
 
 Pure functions. Nothing here sends, draws noise or knows a run.
 
-Source: docs/decisions.md, "Descriptions of clusters".
+Source: docs/privacy.md, "Descriptions of clusters".
 """

@@ -4,7 +4,7 @@ For each cluster::
 
     size | bins of column 1 | .. | bins of column m | half the sum of the scaled values, for each column of numbers
 
-Source: docs/decisions.md, "Descriptions of clusters".
+Source: docs/privacy.md, "Descriptions of clusters".
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@
 
 The columns need not be features of the clustering. A missing value has its own bin in each column.
 
-Source: docs/decisions.md, "Descriptions of clusters".
+Source: docs/privacy.md, "Descriptions of clusters".
 """
 
 from __future__ import annotations
@@ -185,40 +185,45 @@ class DescribedColumn:
         scaled = (clipped - self.bottom) / (self.top - self.bottom) * 2.0 - 1.0
         return raw_bins, np.where(missing, 0.0, np.clip(scaled, -1.0, 1.0))
 
-    def place_texts(
+    def read_numbers(
         self, raw_texts: Sequence[str], *, source: str, decimal: str = ".", row: Callable[[int], str] = number_row
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return bin and scaled value of cells; the values of categories are 0.
+    ) -> NDArray[np.float64]:
+        """Return the numbers of cells, float64, shape (n,), NaN where missing.
 
         Parameters
         ----------
         raw_texts : sequence of str, length n
         source : str
-            The file, for errors.
+            The file, for the error.
         decimal : str
             The mark before the fraction of a number.
         row : callable
-            Names a row, from 0, for errors.
-
-        Returns
-        -------
-        int64 array, float64 array, shapes (n,)
-            As `place`.
+            Names a row, from 0, for the error.
 
         Raises
         ------
         DataError
-            A cell is no number, or a category is not listed; names the row, never the value.
+            A cell is no number; names the row, never the value.
         """
-        if self.is_number:
-            numbers = {text: self._number(text, decimal) for text in set(raw_texts)}
-            if None in numbers.values():
-                first = next(at for at, text in enumerate(raw_texts) if numbers[text] is None)
-                raise DataError(
-                    f"{source}, {row(first)}, column {self.name!r}: expected a number, got text; correct the cell, or "
-                    "leave it empty if its value is missing"
-                )
-            return self.place(np.array([numbers[text] for text in raw_texts], dtype=np.float64))
+        numbers = {text: self._number(text, decimal) for text in set(raw_texts)}
+        if None in numbers.values():
+            first = next(at for at, text in enumerate(raw_texts) if numbers[text] is None)
+            raise DataError(
+                f"{source}, {row(first)}, column {self.name!r}: expected a number, got text; correct the cell, or "
+                "leave it empty if its value is missing"
+            )
+        return np.array([numbers[text] for text in raw_texts], dtype=np.float64)
+
+    def read_categories(
+        self, raw_texts: Sequence[str], *, source: str, row: Callable[[int], str] = number_row
+    ) -> NDArray[np.int64]:
+        """Return the bins of cells of categories, int64, shape (n,); parameters as for `read_numbers`.
+
+        Raises
+        ------
+        DataError
+            A category is not listed, and 'other' neither; names the row, never the value.
+        """
         places = {category: at for at, category in enumerate(self.categories)}
         codes = {text: self._code(text, places) for text in set(raw_texts)}
         if None in codes.values():
@@ -227,8 +232,7 @@ class DescribedColumn:
                 f"{source}, {row(first)}, column {self.name!r}: expected a category of the columns file, got another; "
                 f"correct the cell, or agree with the other parties on a list with it, or with {OTHER!r} for the rest"
             )
-        raw_bins = np.array([codes[text] for text in raw_texts], dtype=np.int64)
-        return raw_bins, np.zeros(len(raw_bins))
+        return np.array([codes[text] for text in raw_texts], dtype=np.int64)
 
     @staticmethod
     def _number(text: str, decimal: str) -> float | None:
@@ -309,7 +313,7 @@ def count_bins(*, n_total: int, k: int, noise: float) -> int:
 
     Notes
     -----
-    Source: docs/decisions.md, "Descriptions of clusters"; about the best for medians and quartiles of six shapes.
+    Source: docs/privacy.md, "Descriptions of clusters"; about the best for medians and quartiles of six shapes.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """What a noisy vector says of clusters: sizes, shares, means, median and quartiles, each with a 95 % range.
 
-All numbers follow from the released vector and the stated noise. Ranges hold the noise of the release, for these
+All numbers follow from the released vector and the stated noise, by sums that no library of matrices reorders: parties
+with other processors come to the same bits. Ranges hold the noise of the release, for these
 records and these centres; they hold no sampling: other patients of the same kind would differ by more.
 
 Let x be the bins of a column in a cluster and n its size. Least squares over the totals of all columns makes the bins
@@ -8,7 +9,7 @@ add up to n, and leaves each bin a contrast, whose noise is independent of that 
 with A their sum, a x has the variance s^2 (a a - A^2 / B) + var(n) A^2 / B^2. A share r is in its range if x_b - r n
 is within 1.96 deviations of 0 by the delta method; a mean and the records below an edge are such forms, too.
 
-Source: docs/decisions.md, "Descriptions of clusters".
+Source: docs/privacy.md, "Descriptions of clusters".
 """
 
 from __future__ import annotations
@@ -136,7 +137,8 @@ def project(values: Floats, total: float) -> Floats:
         return np.zeros_like(values)
     falling = -np.sort(-values)
     over = falling.cumsum() - total
-    last = int(np.flatnonzero(falling * np.arange(1, len(values) + 1) > over)[-1])
+    # At the first one both sides are equal where the total vanishes beside it.
+    last = int(np.flatnonzero(falling * np.arange(1, len(values) + 1) >= over)[-1])
     projected: Floats = np.maximum(values - over[last] / (last + 1), 0.0)
     return projected
 
@@ -208,7 +210,7 @@ def _numbers(found: Consistent, column: DescribedColumn, bins: Floats, half: flo
     """Yield mean, median and quartiles of the values that are not missing."""
     present = np.ones(len(bins))
     present[-1] = 0.0
-    there = float(present @ bins)
+    there = float((present * bins).sum())
     shown, n = grade(found.noise, there), max(there, 1e-9)
     mean = 2.0 * half / n
     margin = NORMAL_TAIL * float(np.hypot(2.0 * found.noise, mean * found.deviation(present))) / n + rounding
@@ -232,7 +234,7 @@ def quantile_bins(found: Consistent, bins: Floats, share: float) -> tuple[int, i
     count = len(bins) - 1
     weights = np.zeros((count - 1, len(bins)))
     weights[:, :count] = np.tri(count - 1, count) - share
-    gaps, margins = weights @ bins, NORMAL_TAIL * found.deviation(weights)
+    gaps, margins = (weights * bins).sum(axis=-1), NORMAL_TAIL * found.deviation(weights)
     above = np.flatnonzero(gaps >= -margins)
     below = np.flatnonzero(gaps <= margins)
     first = int(above[0]) if len(above) else count - 1

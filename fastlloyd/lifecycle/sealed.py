@@ -190,6 +190,8 @@ class Sealing:
     context : bytes
         Digest of `run`, the plan and the initial centres.
     credentials : Credentials
+    hidden : bytes
+        What must be equal at all clients and the server must not see; enters only the comparison that the seed keys.
     """
 
     me: PartyId
@@ -198,6 +200,7 @@ class Sealing:
     run: bytes
     context: bytes
     credentials: Credentials
+    hidden: bytes = field(default=b"", repr=False)
 
     def agree(self, secret: SecretRandom) -> Party[bytes]:
         """Agree on the common seed; run by every client.
@@ -249,10 +252,11 @@ class Sealing:
                 self.clients,
                 self.clients,
                 secret=seed,
-                things={domains.SAME_SEED: self.run_id + self.context},
+                things={domains.SAME_SEED: self.run_id + self.context + self.hidden},
                 round_=SETUP_ROUND,
             )
         except NotEqual as error:
+            also = ", and the results that each party has of the run that is described" if self.hidden else ""
             on = "on the common seed or on the public set-up"
             if error.odd.is_server:
                 who = f"the clients do not all agree {on}, or one of them or the server misstates it"
@@ -261,7 +265,7 @@ class Sealing:
             else:
                 who = f"{error.odd} does not agree with the others {on}, as the server says"
             raise SecurityError(
-                f"{who}; compare rosters, configurations, versions and, on --resume, the state directories",
+                f"{who}; compare rosters, configurations, versions and, on --resume, the state directories{also}",
                 # A party does not accuse itself: it has only the server's word for it.
                 rank=SERVER.rank if error.odd == self.me else error.rank,
             ) from error

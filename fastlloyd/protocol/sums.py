@@ -279,6 +279,10 @@ class MaskedSums(Masked[SumsPlan]):
     def labels(self, raw_points: Floats, state: Any) -> NDArray[np.int64]:
         """Return the cluster of each of this client's records, shape (n,)."""
 
+    def unit_bits(self, plan: SumsPlan) -> int:
+        """Return q for whole numbers of `local`, and 0 if they are in units of the grid of 2^-q already."""
+        return plan.fraction_bits
+
     def centers(self, state: Any) -> Floats:
         """Return the centres of a state, shape (k, d), scaled domain; by default it is the centres."""
         found: Floats = state
@@ -413,7 +417,8 @@ class MaskedSums(Masked[SumsPlan]):
                     f"local() of {plan.protocol}: expected whole numbers of shape {part.shape} for {part.name!r}, got "
                     f"{added[part.name].dtype} of shape {added[part.name].shape}"
                 )
-        return np.concatenate([added[part.name].ravel() for part in plan.parts]).astype(np.int64) << plan.fraction_bits
+        vector = np.concatenate([added[part.name].ravel() for part in plan.parts]).astype(np.int64)
+        return vector << self.unit_bits(plan)
 
     def result_noise(
         self, plan: SumsPlan, passed: Sequence[tuple[Mapping[str, Floats], Any]], state: Any

@@ -187,12 +187,22 @@ ROWS = (
         results=2,
     ),
 )
+FOLLOWING = (
+    Row(
+        "describe",
+        f"{_HERE}.describe",
+        "horizontal",
+        "what the clusters of a finished run are",
+        unused=("rounds", "evaluate"),
+    ),
+)
+"""Protocols that make no clusters but go on from a finished run: no list of protocols to choose from names them."""
 PROTOCOLS = tuple(row.name for row in ROWS)
-"""The names of this package's own."""
+"""The names of this package's own, of those that make clusters."""
 DEFAULT = "fastlloyd-plus"
 """The protocol of a run that names none."""
 
-_BY_NAME = {row.name: row for row in ROWS}
+_BY_NAME = {row.name: row for row in (*ROWS, *FOLLOWING)}
 
 
 def find(name: str) -> Row:

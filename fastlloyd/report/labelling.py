@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,13 +67,18 @@ def read_stored(centroids: Path) -> StoredView:
     parameters = load_report(path)["parameters"]
     if ("unit" in parameters) != ("per_unit" in parameters):
         raise ConfigError(f"{path}: expected unit and per_unit together; give the folder as the run wrote it")
-    fraction_bits = parameters.get("fraction_bits")
     return StoredView(
         bounds=bounds,
         categories=Categories.from_json(parameters.get("categories", {})),
         unit=Unit(parameters["unit"], parameters["per_unit"]) if "unit" in parameters else None,
-        fraction_bits=fraction_bits if fraction_bits in range(1, _MOST_BITS + 1) else None,
+        fraction_bits=grid_of(parameters),
     )
+
+
+def grid_of(parameters: Mapping[str, Any]) -> int | None:
+    """Return the bits of the grid on which a run compared records with centres; None if its report names none."""
+    bits = parameters.get("fraction_bits")
+    return bits if bits in range(1, _MOST_BITS + 1) else None
 
 
 def keep_columns(
@@ -92,7 +98,14 @@ def label_records(
     """Label points on the run's grid if that is known, otherwise in floating point; overwrites `points`."""
     if bounds is None:
         return nearest(points, centers)
-    points, centers = scale(points, bounds, out=points), scale(centers, bounds)
+    return label_scaled(scale(points, bounds, out=points), centers, bounds, fraction_bits)
+
+
+def label_scaled(
+    points: NDArray[np.float64], centers: NDArray[np.float64], bounds: Bounds, fraction_bits: int | None
+) -> NDArray[np.int64]:
+    """Label points that are scaled already by centres in original units; as `label_records`."""
+    centers = scale(centers, bounds)
     if fraction_bits is None:
         return nearest(points, centers)
     # Scaling back may move a centre by its last digit off the middle between two places of the grid.

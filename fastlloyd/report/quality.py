@@ -66,6 +66,8 @@ class ResultNoise:
         Whether the number of clusters that was chosen stands out; None if it was given.
     expected : Expected or None
         What the plan said.
+    without_centres : (str, str) or None
+        Verdict, and what it is about, of a result that has no centres by itself, such as a description.
     """
 
     exact: bool = False
@@ -79,6 +81,7 @@ class ResultNoise:
     step_deviations: NDArray[np.float64] | None = None
     stands_out: bool | None = None
     expected: Expected | None = None
+    without_centres: tuple[Verdict, str] | None = None
 
     def only(self, kept: NDArray[np.int64]) -> ResultNoise:
         """Return the same for some of the clusters; `kept` holds their numbers."""
@@ -175,6 +178,15 @@ def judge(
     empty: tuple[int, ...] = ()
     if noise.size_ranges is not None:
         empty = tuple(np.flatnonzero(noise.size_ranges[:, 0] < 1.0).tolist())
+    if noise.without_centres is not None:
+        verdict, about = noise.without_centres
+        return Quality(
+            verdict=verdict,
+            sentence=f"{verdict}: {about}",
+            warnings=tuple(_warnings(verdict, about, None, empty=empty)),
+            size_ranges=noise.size_ranges,
+            empty=empty,
+        )
     if centroids is None or noise.centre_deviations is None or not np.isfinite(centroids).all():
         return _unknown(noise, empty)
     scaled = (centroids - (lo + hi) / 2.0) / half

@@ -109,6 +109,13 @@ class RunConfig:
         path=True,
         shared=True,
     )
+    described: str | None = option(
+        None,
+        "describe: this party's folder of the finished run whose clusters are described; may contain '{client}'",
+        DATA,
+        "DIR",
+        path=True,
+    )
     # None only where a default data set brings its own.
     k: int | None = option(
         None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from fastlloyd.data.records import ClientRecords
@@ -144,6 +144,8 @@ class MaskAgreement:
         Digest of everything that must be equal at all clients: roster, public parameters, plan, first centres.
     to_keep : mapping
         What a resume compares: the plan, and the digest of this party's records.
+    hidden : bytes
+        What must be equal at all clients and the server must not see: enters only what a secret of clients keys.
 
     Notes
     -----
@@ -153,6 +155,7 @@ class MaskAgreement:
     session: Session
     context: bytes
     to_keep: Mapping[str, Any]
+    hidden: bytes = field(default=b"", repr=False)
 
     def seed(self) -> Party[bytes]:
         """Agree on the common seed through the server, or confirm the stored one.
@@ -172,6 +175,7 @@ class MaskAgreement:
             run=session.digest,
             context=self.context,
             credentials=session.credentials,
+            hidden=self.hidden,
         )
         stored = yield from self._stored(_SEED)
         if stored is not None:
@@ -194,16 +198,17 @@ class MaskAgreement:
             A pair does not agree; names it.
         """
         me, everybody, run_id = self.session.me, self.session.everybody, self.session.run_id
+        context = self.context + self.hidden  # only tags under the pairs' secrets hold it
         stored = yield from self._stored(_PAIRS)
         if stored is None:
-            pairs = yield from agree_pairs(me, everybody, run_id=run_id, context=self.context, secret=SecretRandom())
+            pairs = yield from agree_pairs(me, everybody, run_id=run_id, context=context, secret=SecretRandom())
             yield from self._keep(_PAIRS, pairs.to_bytes())
             return pairs
         try:
             pairs = PairSecrets.from_bytes(me, [party for party in everybody if party != me], stored)
         except ValueError as error:
             raise _damaged(str(error)) from error
-        yield from confirm_pairs(pairs, run_id=run_id, context=self.context)
+        yield from confirm_pairs(pairs, run_id=run_id, context=context)
         return pairs
 
     def opening(self, plan: Any, draw: DrawParts, stored: StoredRounds) -> Party[ClientOpening]:
@@ -316,17 +321,20 @@ class Begun(Generic[P]):
         Of the interrupted run; empty unless this one resumes it.
     data_digest : str
         Keyed digest of this party's records; never sent.
+    hidden : bytes
+        As `ClientRecords.shared`.
     """
 
     session: Session
     plan: P
     stored: StoredRounds
     data_digest: str
+    hidden: bytes = field(default=b"", repr=False)
 
     def agreement(self, start: bytes = b"") -> MaskAgreement:
         """Return the agreement with the other clients on secrets, bound to the public set-up, the plan and `start`."""
         context = public_digest(self.session, self.plan, start)
-        return MaskAgreement(session=self.session, context=context, to_keep=self.to_keep)
+        return MaskAgreement(session=self.session, context=context, to_keep=self.to_keep, hidden=self.hidden)
 
     def fresh_seed(self) -> Party[bytes]:
         """Agree on a seed over the clients' links, and keep it nowhere: for a protocol without resume."""
@@ -410,7 +418,7 @@ def begin_client(
     session.plan = plan
     yield Afford(plan.all_releases(), lifetime_delta(plan))
     stored = StoredRounds(uplinks, replies, proposal.rounds_done, sets=sets)
-    return Begun(session, plan, stored, data_digest)
+    return Begun(session, plan, stored, data_digest, own.shared)
 
 
 def _most_finished(session: Session, plan: HorizontalPlan) -> int:

@@ -68,7 +68,13 @@ def load_large(config: RunConfig, inputs: PublicInputs, me: PartyId) -> ClientRe
 
 
 def load_own(
-    config: RunConfig, inputs: PublicInputs, me: PartyId, *, texts: tuple[str, ...] = (), path: Place | None = None
+    config: RunConfig,
+    inputs: PublicInputs,
+    me: PartyId,
+    *,
+    texts: tuple[str, ...] = (),
+    beside: tuple[str, ...] = (),
+    path: Place | None = None,
 ) -> OwnRecords:
     """Load and scale a client's own records; opens that client's file and no other, once.
 
@@ -76,6 +82,8 @@ def load_own(
     ----------
     texts : tuple of str
         Columns that are no features, and are given as text.
+    beside : tuple of str
+        Columns that are given as text as well, whether they are features or not.
     path : Place, optional
         That file, where the caller names its rows too: a database is asked once for each.
 
@@ -95,10 +103,16 @@ def load_own(
             threads=own_threads(config),
         )
     path = config.own_file(me.rank) if path is None else path
-    return _own_records(config, inputs, me, path, read_table(path, **_wanted(config, inputs, me, texts)))
+    return _own_records(config, inputs, me, path, read_table(path, **_wanted(config, inputs, me, texts, beside)))
 
 
-def _wanted(config: RunConfig, inputs: PublicInputs, me: PartyId, texts: tuple[str, ...] = ()) -> Wanted:
+def _wanted(
+    config: RunConfig,
+    inputs: PublicInputs,
+    me: PartyId,
+    texts: tuple[str, ...] = (),
+    beside: tuple[str, ...] = (),
+) -> Wanted:
     """Return what a table is read with; what its owner calls the rows is read with the records."""
     names = config.id or config.unit
     return {
@@ -108,7 +122,7 @@ def _wanted(config: RunConfig, inputs: PublicInputs, me: PartyId, texts: tuple[s
         "bounds": inputs.bounds,
         "unit": None if config.unit is None else Unit(config.unit, config.per_unit),
         "categories": inputs.categories,
-        "texts": (*texts, *(() if names is None else (names,))),
+        "texts": (*texts, *(() if names is None else (names,)), *beside),
         "cap": _cap(inputs, me),
     }
 

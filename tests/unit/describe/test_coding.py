@@ -82,5 +82,5 @@ def test_rounding_to_the_grid_keeps_the_sensitivity(bits: int) -> None:
 def test_columns_of_categories_alone_need_no_half_sums() -> None:
     layout = Layout((SEX,))
     assert (layout.width, layout.sensitivity) == (4, math.sqrt(2.0))
-    placed = code((SEX,), [SEX.place_texts(["f", "m"], source="x")])
+    placed = code((SEX,), [(SEX.read_categories(["f", "m"], source="x"), np.zeros(2))])
     assert layout.add_up(placed, np.array([0, 0]), 1, 8).tolist() == [[512, 256, 256, 0]]

@@ -102,7 +102,7 @@ def test_a_value_gets_the_bin_that_it_lies_in() -> None:
 
 def test_cells_are_read_with_the_mark_of_their_file() -> None:
     age = DescribedColumn(name="age", lo=0, hi=100, bins=10)
-    raw_bins, scaled = age.place_texts(["15,5", "", "NA", " 99 "], source="own.csv", decimal=",")
+    raw_bins, scaled = age.place(age.read_numbers(["15,5", "", "NA", " 99 "], source="own.csv", decimal=","))
     assert raw_bins.tolist() == [1, 10, 10, 9]
     assert scaled.tolist() == pytest.approx([-0.69, 0.0, 0.0, 0.98])
 
@@ -110,19 +110,19 @@ def test_cells_are_read_with_the_mark_of_their_file() -> None:
 def test_a_cell_that_does_not_fit_names_its_row_and_never_the_value() -> None:
     age = DescribedColumn(name="age", lo=0, hi=100, bins=10)
     with pytest.raises(DataError, match="own.csv, row 2, column 'age': expected a number") as caught:
-        age.place_texts(["1", "secret"], source="own.csv")
+        age.read_numbers(["1", "secret"], source="own.csv")
     assert "secret" not in str(caught.value)
     sex = DescribedColumn(name="sex", categories=("f", "m"))
     with pytest.raises(DataError, match="own.csv, row 3, column 'sex'") as caught:
-        sex.place_texts(["f", "", "secret"], source="own.csv")
+        sex.read_categories(["f", "", "secret"], source="own.csv")
     assert "secret" not in str(caught.value)
 
 
 def test_other_takes_in_what_is_not_listed_and_missing_has_its_own_bin() -> None:
     sex = DescribedColumn(name="sex", categories=("f", "other"))
-    assert sex.place_texts(["f", "x", "", "n/a", "other"], source="own.csv")[0].tolist() == [0, 1, 2, 2, 1]
+    assert sex.read_categories(["f", "x", "", "n/a", "other"], source="own.csv").tolist() == [0, 1, 2, 2, 1]
     listed = DescribedColumn(name="sex", categories=("f", "n/a"))
-    assert listed.place_texts(["n/a", ""], source="own.csv")[0].tolist() == [1, 2]
+    assert listed.read_categories(["n/a", ""], source="own.csv").tolist() == [1, 2]
 
 
 @given(

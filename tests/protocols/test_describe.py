@@ -1,0 +1,358 @@
+"""A description of the clusters of a finished run: the whole protocol, all parties, over each carrier."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from fastlloyd.describe.columns import columns_from_json
+from fastlloyd.errors import ConfigError, DataError, SecurityError
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate
+from fastlloyd.lifecycle.sealed import SealedParts
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.protocol.sums import MaskedSums
+from fastlloyd.protocols.describe.inputs import _merge, read_finished
+from fastlloyd.protocols.describe.protocol import Describe, settle
+from fastlloyd.protocols.describe.rounds import PART
+from fastlloyd.protocols.registry import FOLLOWING, PROTOCOLS, find, knows, names
+from fastlloyd.report.ranges import NORMAL_TAIL
+from fastlloyd.run import simulation
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.session import find_protocol
+from fastlloyd.run.simulation import InMemory, run_together
+from fastlloyd.testing import ProtocolContract
+from fastlloyd.testing.whole_run import Sites, command
+from fastlloyd.wire.header import SERVER, Header, PartyId, clients
+from tests.mpi.support import QUICK
+
+SIZES = (700, 400, 100)
+BOUNDS = {"n_total": 1300, "client_caps": (700, 400, 200)}
+COLUMNS: list[dict[str, Any]] = [
+    {"name": "age", "lo": 0, "hi": 100},
+    {"name": "sex", "categories": ["f", "m"]},
+    {"name": "a", "lo": 0, "hi": 10, "bins": 8},
+]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three sites' files, and the folder of a finished run on two of their columns."""
+    folder, rng = tmp_path_factory.mktemp("finished"), np.random.default_rng(4)
+    for rank, n in enumerate(SIZES, start=1):
+        group = rng.integers(0, 2, n)
+        points = np.where(group[:, None], [2.0, 7.0], [7.0, 2.0]) + rng.normal(size=(n, 2))
+        ages, sexes = np.clip(rng.normal(40 + 20 * group, 10), 0, 100), rng.random(n) < 0.3 + 0.4 * group
+        rows = [
+            f"{x:.4f},{y:.4f},{'' if at % 25 == 0 else f'{age:.1f}'},{'f' if sex else 'm'}\n"
+            for at, ((x, y), age, sex) in enumerate(zip(points, ages, sexes, strict=True))
+        ]
+        (folder / f"own_{rank}.csv").write_text("a,b,age,sex\n" + "".join(rows))
+    words = "run -n 4 --data own_{client}.csv --columns a,b --bounds 0,10 --k 2 --epsilon 5 --output result --quiet"
+    caps = ",".join(map(str, BOUNDS["client_caps"]))
+    command(folder, *words.split(), "--n-total", str(BOUNDS["n_total"]), "--client-caps", caps)
+    return folder
+
+
+def config_of(folder: Path, described_columns: list[dict[str, Any]] | None = None, **more: Any) -> RunConfig:
+    """The configuration of a description, as a command makes it."""
+    report = json.loads((folder / "result" / "report.json").read_text())
+    base: dict[str, Any] = {
+        "protocol": "describe",
+        "data": str(folder / "own_{client}.csv"),
+        "columns": ("a", "b"),
+        "bounds": "0,10",
+        "k": 2,
+        "epsilon": 1.0,
+        "described": str(folder / "result"),
+        **BOUNDS,
+    }
+    config = RunConfig(**{**base, **more})
+    described = columns_from_json(COLUMNS if described_columns is None else described_columns, "the test")
+    empty = replace(
+        config, settings={"describe": {"columns": json.dumps([{"name": "x", "lo": 0, "hi": 1, "bins": 2}])}}
+    )
+    public = protocol().public_parameters(empty, 3, config.n_total or 0, config.k or 0)
+    own = {"columns": settle(described, public), "run": report["run"]}
+    return replace(config, settings={"describe": {**own, **more.get("settings", {}).get("describe", {})}})
+
+
+def protocol() -> Describe:
+    found = find_protocol("describe")
+    assert isinstance(found, Describe)
+    return found
+
+
+def lines_of(ended: InMemory) -> list[dict[str, str]]:
+    """profile.csv, the same at all clients."""
+    texts = {one.result.files["profile.csv"] for one in ended.outcomes.values() if one.result is not None}
+    assert len(texts) == 1
+    return list(csv.DictReader(io.StringIO(texts.pop())))
+
+
+def own_rows(folder: Path) -> list[dict[str, str]]:
+    """The rows of all sites."""
+    texts = [(folder / f"own_{rank}.csv").read_text() for rank in (1, 2, 3)]
+    return [row for text in texts for row in csv.DictReader(io.StringIO(text))]
+
+
+class TestContract(ProtocolContract):
+    """What every protocol must do, over each carrier and under each masking."""
+
+    @pytest.fixture(autouse=True)
+    def _of_the_finished_run(self, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PYTHONPATH", QUICK)
+        monkeypatch.setattr(type(self), "config", config_of(finished), raising=False)
+
+    config: ClassVar[RunConfig]
+
+    def foreseen(self, config: RunConfig | None = None) -> Any:
+        found = self.protocol.foresee(config or self.config, self.clients, 2)
+        assert found is not None
+        return found
+
+    def test_a_plan_says_what_it_spends_and_the_claim_agrees(self) -> None:
+        foreseen = self.foreseen()
+        lines = [str(line) for line in self.protocol.plan_lines(self.config, self.clients, 2)]
+        assert any("clusters of at least" in line for line in lines)
+        assert 0.0 < spent(foreseen.releases, foreseen.claim.delta) <= self.config.epsilon * (1 + 1e-9)
+
+    @pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])
+    def test_the_noise_that_is_added_is_the_plan_s(self, masking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """All numbers of the vector have it: a variance of 50 to 60 numbers, fixed keys."""
+        exact, noisy = [], []
+        local, step = Describe.local, Describe.step
+
+        def added(self: Describe, *given: Any) -> Any:
+            exact.append(local(self, *given)[PART])
+            return {PART: exact[-1]}
+
+        def received(self: Describe, *given: Any) -> Any:
+            noisy.append((given[0][PART], given[2]))
+            return step(self, *given)
+
+        monkeypatch.setattr(Describe, "local", added)
+        monkeypatch.setattr(Describe, "step", received)
+        run_together(replace(self.config, masking=masking), self.clients)
+        got, plan = noisy[0]
+        scores = (got - np.sum(exact, axis=0) / 2.0**plan.fraction_bits) / plan.noise_on(PART, 0)
+        assert 0.5 < float((scores**2).mean()) < 1.7, "expected about 1: 5 standard errors are 0.95 here"
+
+    def test_one_record_moves_no_part_by_more_than_was_stated(self) -> None:
+        """`Layout` is tested record by record (tests/unit/describe/test_coding.py); the plan states its sensitivity."""
+        plan = protocol().planned(self.config, self.clients, 2)
+        assert [part.sensitivity for part in plan.parts] == [protocol().layout(plan).sensitivity]
+        assert [release.sensitivity for release in plan.all_releases()] == [
+            pytest.approx(protocol().layout(plan).sensitivity * 2.0**plan.fraction_bits)
+        ]
+
+
+def test_with_hardly_any_noise_it_says_what_is_true_of_all_sites_together(finished: Path) -> None:
+    """Counted here from the files and the labels of the clients, by other code."""
+    ended = run_together(config_of(finished, epsilon=100.0), 3)
+    labels = np.concatenate([ended.outcomes[party].raw_labels for party in clients(3)])
+    rows = own_rows(finished)
+    found = {(line["cluster"], line["column"], line["measure"], line["value"]): line for line in lines_of(ended)}
+    assert {line["shown"] for line in found.values()} == {"fine"}
+    for cluster in ("0", "1"):
+        own = [row for row, label in zip(rows, labels, strict=True) if str(label) == cluster]
+        ages = [float(row["age"]) for row in own if row["age"]]
+        shares = {
+            ("sex", "f"): np.mean([row["sex"] == "f" for row in own]),
+            ("sex", "missing"): 0.0,
+            ("age", "missing"): 1.0 - len(ages) / len(own),
+        }
+        assert float(found[cluster, "", "size", ""]["estimate"]) == pytest.approx(len(own), abs=5)
+        assert float(found[cluster, "age", "mean", ""]["estimate"]) == pytest.approx(np.mean(ages), abs=0.5)
+        for (column, value), share in shares.items():
+            line = found[cluster, column, "share", value]
+            assert float(line["estimate"]) == pytest.approx(share, abs=0.01)
+        line = found[cluster, "age", "median", ""]
+        assert float(line["low"]) <= np.median(ages) <= float(line["high"])
+
+
+def test_clients_label_as_the_finished_run_did(finished: Path) -> None:
+    ended = run_together(config_of(finished), 3)
+    for party in clients(3):
+        text = (finished / "result" / f"labels_{party.rank}.csv").read_text()
+        theirs = [int(row["label"]) for row in csv.DictReader(io.StringIO(text))]
+        labels = ended.outcomes[party].raw_labels
+        assert labels is not None and labels.tolist() == theirs
+
+
+@pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])
+def test_what_is_released_is_one_vector_with_its_whole_sensitivity(finished: Path, masking: str) -> None:
+    ended = run_together(config_of(finished, masking=masking, epsilon=0.5), 3)
+    for party, ledger in ended.ledgers.items():
+        releases = ledger.releases
+        assert [release.name for release in releases] == ([] if party == SERVER and not releases else [PART])
+        if party != SERVER:
+            assert spent(releases, 1 / 130_000) == pytest.approx(0.5, rel=1e-6)
+            assert releases[0].noise_multiplier > 0.0
+
+
+class Lying:
+    """Another result folder at one client: a copy with another first centroid, consistent in itself."""
+
+    def __init__(self, finished: Path, folder: Path) -> None:
+        for rank in (1, 2, 3):
+            own = folder / f"result_{rank}"
+            own.mkdir()
+            for file in (finished / "result").iterdir():
+                (own / file.name).write_bytes(file.read_bytes())
+        lines = (folder / "result_2" / "centroids.csv").read_text().splitlines()
+        cells = lines[1].split(",")
+        lines[1] = ",".join([repr(float(cells[0]) + 0.5), *cells[1:]])
+        (folder / "result_2" / "centroids.csv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])
+def test_a_client_with_other_centroids_is_refused_by_name_before_anything_is_released(
+    finished: Path, tmp_path: Path, masking: str
+) -> None:
+    Lying(finished, tmp_path)
+    config = config_of(finished, described=str(tmp_path / "result_{client}"), masking=masking)
+    recorded: list[Header] = []
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        recorded.append(header)
+        return body
+
+    with pytest.raises(SecurityError, match="client 2"):
+        run_together(config, 3, tap=tap)
+    assert MaskedUpdate.TYPE not in {header.type for header in recorded}
+
+
+def test_the_server_gets_no_digest_of_the_centroids(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With common masks it may know the noise of the finished run, and could test guesses of records with a digest."""
+    Lying(finished, tmp_path)
+    monkeypatch.setattr(simulation, "os", SimpleNamespace(urandom=bytes))  # the same run id in both runs
+    seen: dict[str, list[bytes]] = {"1": [], "2": []}
+    for which, contexts in seen.items():
+
+        def tap(
+            sender: PartyId, receiver: PartyId, header: Header, body: bytes, found: list[bytes] = contexts
+        ) -> bytes:
+            if header.type == SealedParts.TYPE:
+                found.append(SealedParts.read(body, 3).context)
+            return body
+
+        run_together(config_of(finished, described=str(tmp_path / f"result_{which}")), 3, tap=tap)
+    assert len(seen["1"]) == 3 and seen["1"] == seen["2"]
+
+
+@pytest.mark.parametrize("masking", ["common", "threshold"])
+def test_a_lost_client_is_left_out_and_ranges_say_the_noise_that_there_is(finished: Path, masking: str) -> None:
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes | None:
+        return None if header.type == MaskedUpdate.TYPE and sender.rank == 3 else body
+
+    config = config_of(finished, epsilon=5.0, masking=masking, min_clients=2)
+    ended = run_together(config, 3, tap=tap)
+    result = ended.outcomes[PartyId(1)].result
+    assert result is not None and result.common["rounds"][0]["clients_included"] == [1, 2]
+    sizes = [line for line in lines_of(ended) if line["measure"] == "size"]
+    assert sum(float(line["estimate"]) for line in sizes) == pytest.approx(sum(SIZES[:2]), abs=60)
+    # Two of three clients with one known: s^2 u / (u - t), u = 2, t = 1.
+    plan = protocol().planned(config, 3, 2)
+    all_noise = math.sqrt(2.0) if masking == "threshold" else 1.0
+    weight = 1.0 + sum(1.0 / column.width for column in protocol().layout(plan).columns)
+    deviation = plan.rounds[0] * plan.parts[0].sensitivity * all_noise / math.sqrt(weight)
+    for line in sizes:
+        assert float(line["high"]) - float(line["low"]) == pytest.approx(2 * NORMAL_TAIL * deviation, rel=1e-3)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("masking", ["common", "threshold"])
+def test_a_killed_run_goes_on_and_releases_nothing_twice(
+    finished: Path, tmp_path: Path, masking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", QUICK)
+    config = config_of(finished, masking=masking, min_clients=3)
+    own = ("--data", config.data or "", "--described", config.described or "")
+    with Sites(tmp_path, config, 3, *own, "--deadline", "5", "--delay", "0.1") as sites:
+        sites.until((sites.run_folder(1) / "reply-0").exists)
+        sites.kill(2)
+        assert 0 not in sites.finish()
+    with Sites(tmp_path, config, 3, *own, "--resume") as sites:
+        assert set(sites.finish()) == {0}, sites.said
+    for rank in (1, 2, 3):
+        entries = [
+            json.loads(line) for line in (sites.run_folder(rank).parent / "ledger.jsonl").read_text().splitlines()
+        ]
+        assert [(entry["round"], entry["name"]) for entry in entries] == [(0, PART)]
+    texts = {(tmp_path / str(rank) / "result" / "profile.csv").read_text() for rank in (1, 2, 3)}
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"described": None}, ConfigError, "--described: expected this party's folder"),
+        ({"k": 3}, ConfigError, "2 clusters, expected 3"),
+        ({"columns": ("b", "a")}, ConfigError, "expected b, a"),
+        ({"settings": {"describe": {"run": "00" * 16}}}, ConfigError, "expected that of run 0000"),
+        ({"settings": {"describe": {"columns": ""}}}, ConfigError, "got none"),
+        ({"settings": {"describe": {"columns": "[{]"}}}, ConfigError, "not valid JSON"),
+        ({"settings": {"describe": {"columns": '[{"name": "age", "lo": 0, "hi": 1}]'}}}, ConfigError, "not settled"),
+        ({"rounds": 2}, ConfigError, "--rounds means nothing"),
+    ],
+)
+def test_what_does_not_fit_the_finished_run_is_refused(
+    finished: Path, change: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        run_together(config_of(finished, **change), 3)
+
+
+def test_a_column_that_a_site_lacks_is_named_to_its_owner(finished: Path) -> None:
+    with pytest.raises(DataError, match="weight"):
+        run_together(config_of(finished, [{"name": "weight", "lo": 0, "hi": 200}]), 3)
+
+
+def test_a_changed_centroid_of_a_signed_run_is_refused_by_its_file(tmp_path: Path) -> None:
+    """With a roster the folder is compared with what the parties signed, before anybody is waited for."""
+    folder = tmp_path
+    for rank in range(3):
+        command(folder, "keygen", "--name", f"party {rank}", "--rank", str(rank), "--prefix", f"party-{rank}")
+        command(folder, "roster", "add", "--roster", "roster.toml", "--cert", f"party-{rank}.pem")
+    words = "run -n 3 --dataset iris --bounds 0,8 --k 2 --epsilon 20 --output result --quiet"
+    command(folder, *words.split(), "--roster", "roster.toml", "--key", "party-{client}.key")
+    roster = folder / "roster.toml"
+    assert len(read_finished(folder / "result", roster).centroids) == 2
+    path = folder / "result" / "centroids.csv"
+    path.chmod(0o600)
+    path.write_text(path.read_text().replace(".", ".1", 1))
+    with pytest.raises(ConfigError, match="centroids.csv is not what the parties signed"):
+        read_finished(folder / "result", roster)
+
+
+def test_the_rows_of_a_person_count_once(tmp_path: Path, finished: Path) -> None:
+    """With --unit: numbers as the mean of a person's rows or the first, categories as the first that is there."""
+    values = np.array([1.0, np.nan, 3.0, 5.0, np.nan, 9.0])
+    records = np.array([0, 1, 0, 1, 2, -1])
+    assert _merge(values, records, 3, mean=True).tolist()[:2] == [2.0, 5.0]
+    assert _merge(values, records, 3, mean=False).tolist()[:2] == [1.0, 5.0]
+    assert np.isnan(_merge(values, records, 3, mean=True)[2]) and np.isnan(_merge(values, records, 3, mean=False)[2])
+    for rank in (1, 2, 3):
+        rows = (finished / f"own_{rank}.csv").read_text().splitlines()
+        doubled = [f"{rows[0]},person", *(f"{row},p{at}" for at, row in enumerate(rows[1:]) for _ in range(2))]
+        (tmp_path / f"own_{rank}.csv").write_text("\n".join(doubled) + "\n")
+    config = config_of(finished, epsilon=100.0, data=str(tmp_path / "own_{client}.csv"), unit="person")
+    sizes = [float(line["estimate"]) for line in lines_of(run_together(config, 3)) if line["measure"] == "size"]
+    assert sum(sizes) == pytest.approx(sum(SIZES), abs=10)
+
+
+def test_it_stands_on_masked_sums_and_is_no_protocol_to_choose() -> None:
+    assert isinstance(protocol(), MaskedSums)
+    assert [row.name for row in FOLLOWING] == ["describe"] and knows("describe")
+    assert "describe" not in names() and "describe" not in PROTOCOLS and find("describe").results == 1
