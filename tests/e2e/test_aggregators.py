@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import signal
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.own_rank import connection_keys, find_own_rank
 from tests.e2e.test_serve_join import BUSY_S, DEADLINE_S, GRACE_S, LIMIT_S, SLOWLY, Sites, alone  # noqa: F401
 from tests.mpi.support import hospitals, read_matrix, report
+from tests.net.test_tcp import knock_with_another_version
 
 CLIENTS = 5
 BELOW = {1: 101, 2: 101, 3: 102, 4: 102, 5: 102}
@@ -96,6 +98,24 @@ def test_one_server_two_aggregators_five_clients(parties, tmp_path):
     for number, updates in ((101, 8), (102, 12)):
         assert f"added up {updates} updates in 4 sums" in sites.out(number), sites.said()
         assert not sites.result(number).exists()
+
+
+def test_a_client_of_another_version_below_an_aggregator_is_named_at_once(parties, tmp_path):
+    with Tree(parties, tmp_path) as sites:
+        sites.open()
+        for rank in (1, 2, 3, 4):
+            sites.port = sites.ports[BELOW[rank]]
+            sites.join(rank)
+        sites.until(lambda: "4 of 5" in sites.out(0))
+        key = RunConfig(roster=str(parties / "roster.toml"), key=str(parties / "party_5.key"))
+        with socket.create_connection(("127.0.0.1", sites.ports[102]), LIMIT_S) as connection:
+            knock_with_another_version(connection, connection_keys(find_own_rank(key, None)).context, 8)
+        rest = [number for number in EVERYBODY if number != 5]
+        assert sites.codes(*rest, limit_s=LIMIT_S / 3) == [3] * len(rest), sites.said()
+        assert "client 5 (site 5) speaks version 8 of the messages, this server 9" in sites.err(0), sites.said()
+        for number in rest[1:]:
+            words = "fastlloyd: client 5 (\\(site 5\\) )?speaks another version of the messages: install"
+            assert re.search(words, sites.err(number)), sites.said()
 
 
 @pytest.mark.slow

@@ -144,6 +144,7 @@ class Sites:
     [
         ((), "expected a new or an empty folder"),
         (("--approval", "missing.json"), "cannot read the approval missing.json"),
+        (("--log-file", "missing/log"), "--log-file missing/log: cannot be written (No such file or directory)"),
     ],
 )
 def test_a_site_that_refuses_before_it_joins_lets_nobody_wait(parties, tmp_path, flags, why):

@@ -486,9 +486,9 @@ def test_another_version_is_refused_in_words() -> None:
     assert "a client speaks version 99 of the messages, this server 9: install the same" in site.warned[0]
 
 
-def knock_with_another_version(site: Site, rank: int, version: int) -> None:
+def knock_with_another_version(connection: socket.socket, context: ssl.SSLContext, version: int) -> None:
     """Show the key of a client, and speak another version of the messages."""
-    stream = Stream(site.raw(), client_keys(rank).context, server_side=False)
+    stream = Stream(connection, context, server_side=False)
     while not stream.ended:
         if stream.ready and version:
             stream.write(HELLO[:4] + bytes([version]) + HELLO[5:])
@@ -509,7 +509,7 @@ def test_a_party_of_another_version_is_named_and_ends_the_run_at_once(monkeypatc
         at_server, at_client, _ = at_once(
             [
                 *(lambda each=each: agree_start(each, None, deadline_s=LIMIT_S) for each in links),
-                lambda: knock_with_another_version(site, 2, 8),
+                lambda: knock_with_another_version(site.raw(), client_keys(2).context, 8),
             ]
         )
         assert time.monotonic() - started < LIMIT_S / 2
@@ -522,7 +522,7 @@ def test_a_party_of_another_version_is_named_and_ends_the_run_at_once(monkeypatc
 def test_a_second_process_of_another_version_ends_no_run() -> None:
     with Site(1, keys=True, options={"reconnect_s": LIMIT_S}) as site, site.turning() as at_server:
         one = site.join(1, reconnect_s=LIMIT_S)
-        knock_with_another_version(site, 1, 8)
+        knock_with_another_version(site.raw(), client_keys(1).context, 8)
         one.send(SERVER, b"still here")
         with receiving(one):
             until(lambda: at_server)

@@ -46,6 +46,7 @@ from fastlloyd.net.tcp.tree import (
 )
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
 from tests.net.support import CONTEXT, LIMIT_S, at_once, identity
+from tests.net.test_tcp import knock_with_another_version
 
 ONE, TWO, THREE = (PartyId(rank) for rank in (1, 2, 3))
 CLIENTS = 3
@@ -301,6 +302,46 @@ def test_faults_name_the_client_and_who_says_so(root) -> None:
     assert caught.value.rank == 2
     with pytest.raises(PeerGone):
         root.server.send(TWO, RECORD + b"x")
+    stream.close()
+
+
+def test_a_client_of_another_version_behind_an_aggregator_is_named_at_once(root, real) -> None:
+    with socket.create_connection((real.address.host, real.address.port), LIMIT_S) as connection:
+        knocking = threading.Thread(
+            target=knock_with_another_version, args=(connection, keys_of(2, listening=False).context, 8)
+        )
+        knocking.start()
+        with pytest.raises(
+            PeerError, match="client 2 speaks version 8 of the messages, this server 9: .*aggregator at "
+        ) as caught:
+            root.server.receive(LIMIT_S)
+        knocking.join(LIMIT_S)
+    assert (caught.value.rank, caught.value.reason) == (2, Reason.OTHER_VERSION)
+
+
+def test_an_aggregator_ends_no_session_of_another_road_by_a_version(root) -> None:
+    here = root.while_turning(
+        lambda: join(
+            Route(root.address, 3, keys_of(3, listening=False)),
+            deadline_s=LIMIT_S,
+            close_deadline_s=0.5,  # nobody turns the root while it closes
+            note=root.said.append,
+        )
+    )
+    stream = root.aggregator()
+    root.bring(stream, 1)
+    other = PeerError("it speaks version 8", rank=3, reason=Reason.OTHER_VERSION)
+    with here:
+        for rank in (1, 3):
+            stream.put_frame(rank, encode_fault(other))
+        stream.put_frame(1, RECORD + b"behind them")
+        assert root.server.receive(LIMIT_S) == (ONE, RECORD + b"behind them")
+        for _ in range(2000):
+            stream.put_frame(2, encode_fault(other))
+        stream.put_frame(1, RECORD + b"behind them")
+        with pytest.raises(PeerError, match="it speaks version 8"):
+            root.server.receive(LIMIT_S)
+        assert root.server.receive(LIMIT_S) == (ONE, RECORD + b"behind them")
     stream.close()
 
 

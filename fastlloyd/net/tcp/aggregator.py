@@ -29,7 +29,7 @@ from fastlloyd.net.link.frame import FrameKind, Notice, StartDecision
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.link.sums import Added, Adder, Order, Up, encode_ranks, take_ranks
 from fastlloyd.net.meter import Meter
-from fastlloyd.net.tcp.admission import Admission, Guest, Introduction, Keys, OtherVersion
+from fastlloyd.net.tcp.admission import Admission, Guest, Introduction, Keys
 from fastlloyd.net.tcp.delivery import NO_ID, Delivery
 from fastlloyd.net.tcp.relay import RELAY_BYTES, Relay
 from fastlloyd.net.tcp.stream import Stream
@@ -164,9 +164,6 @@ class BranchTransport(Relay):
             self._let_in(guest)
             self._asked[rank] = guest
             self.send_up(rank, bytes([TreeKind.JOIN]))
-
-    def _differ(self, error: OtherVersion) -> None:
-        """Leave it at the warning: the parent waits, and knows nothing of a client that did not ask to join."""
 
     def _admit_asked(self, rank: int, answer: Admission) -> None:
         """Admit or refuse a client, as the parent has decided."""

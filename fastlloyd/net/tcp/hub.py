@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastlloyd.errors import PeerError, PeerGone
+from fastlloyd.errors import PeerError, PeerGone, Reason
 from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.net.link.sums import encode_ranks, ranks_bytes, take_ranks
 from fastlloyd.net.sockets import SocketCount, WireBytes, interface_bytes, seen_headers
@@ -208,8 +208,13 @@ class TcpServer(Relay):
         elif kind == TreeKind.JOIN and not body:
             self._admit_through(branch, rank)
         elif kind == TreeKind.FAULT:
-            place = self._own(branch, rank)
+            place = self._by_rank.get(rank) or self._own(branch, rank)
             error = decode_fault(body, place.party, branch.name)
+            if error.reason is Reason.OTHER_VERSION:  # it was not let in: as `_differ`
+                if not self._is_here(place):
+                    self._lose(place, error)
+                return
+            self._own(branch, rank)
             if isinstance(error, PeerGone):
                 self._lose(place, error)
             elif not place.accused:  # once: the client continues, and could fill the memory

@@ -5,7 +5,7 @@ aggregator itself. START, VERDICT, ABORT, ABORT_ACK and DONE pass unchanged, REC
 
     JOIN     nothing                       up    a client asks to join
     ANSWER   answer u8                     down  whether it may (`net/tcp/admission.py`)
-    FAULT    reason u8 | text              up    a client is gone, or its link was refused
+    FAULT    reason u8 | text              up    a client is gone, its link was refused, or its version
     SUM      clients | message             up    the sum of their messages (`net/link/sums.py`)
     CAST     clients | frame               down  one frame for each of them
     ORDER    what to add up                down
@@ -37,6 +37,7 @@ _ERRORS: dict[Reason, type[PeerError]] = {
     Reason.TIMEOUT: PeerTimeout,
     Reason.SECURITY: SecurityError,
     Reason.PROTOCOL: PeerError,
+    Reason.OTHER_VERSION: PeerError,
 }
 
 
@@ -91,8 +92,9 @@ def decode_fault(body: bytes, party: PartyId, aggregator: str) -> PeerError:
     """
     if not 1 < len(body) <= 1 + _MOST_TEXT_BYTES:
         raise ValueError(f"a fault has 2 to {1 + _MOST_TEXT_BYTES} bytes, this one has {len(body)}")
-    kind = _ERRORS.get(Reason(body[0]))
+    reason = Reason(body[0])
+    kind = _ERRORS.get(reason)
     if kind is None:
         raise ValueError(f"reason {body[0]} is not one that an aggregator reports")
     text = printable(body[1:].decode(errors="replace"))
-    return kind(f"{text} (behind the aggregator at {aggregator})", rank=party.rank)
+    return kind(f"{text} (behind the aggregator at {aggregator})", rank=party.rank, reason=reason)
