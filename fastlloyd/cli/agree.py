@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from fastlloyd.cli.consent import ask_consent
-from fastlloyd.cli.options import Parser, add_planned_run_options
+from fastlloyd.cli.options import Parser, add_planned_run_options, given_options
 from fastlloyd.dossier.approval import read_expiry
 from fastlloyd.errors import EXIT_OK, ConfigError
 
@@ -20,11 +20,9 @@ def main(argv: Sequence[str]) -> int:
         Run file, roster or key are wrong, nobody can be asked, or the answer was not yes.
     """
     options = parser().parse_args(argv)
-    own = ("roster", "key", "passphrase_file")
-    given = {name: getattr(options, name) for name in own if getattr(options, name) is not None}
     ask_consent(
         options.config,
-        given,
+        given_options(options),
         output=options.output,
         site=options.site,
         d=options.d,

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastlloyd.cli.options import Parser, add_planned_run_options
+from fastlloyd.cli.options import Parser, add_planned_run_options, given_options
 from fastlloyd.crypto.link.identity import write_atomically
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.blocks import to_markdown
@@ -29,8 +29,7 @@ def main(argv: Sequence[str]) -> int:
         Run file or roster are wrong, or a file cannot be written.
     """
     options = parser().parse_args(argv)
-    given = {} if options.roster is None else {"roster": options.roster}
-    config = load_config(options.config, given, links=False, site=options.site)
+    config = load_config(options.config, given_options(options), links=False, site=options.site)
     if config.roster is not None:
         refuse_own_keys(options.config)
     roster = None if config.roster is None else Roster.load(Path(config.roster))

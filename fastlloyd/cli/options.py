@@ -178,6 +178,16 @@ def add_planned_run_options(parser: argparse.ArgumentParser) -> None:
     add_site_option(parser)
     parser.add_argument("--roster", metavar="FILE", help="the parties (default: from the run file)")
     parser.add_argument("--d", type=int, help="number of features, if neither bounds nor columns name them")
+    parser.add_argument(
+        "--state-dir", metavar="DIR", help="this site's, for its lifetime budget (default: from --site)"
+    )
+    parser.add_argument("--budget", metavar="E", type=float, help="lifetime limit that this site will run with")
+
+
+def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a run that flags of such a command give."""
+    own = ("roster", "key", "passphrase_file", "state_dir", "budget")
+    return {name: value for name in own if (value := getattr(arguments, name, None)) is not None}
 
 
 def read_form(arguments: argparse.Namespace, config: RunConfig | None) -> Form:

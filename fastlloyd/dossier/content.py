@@ -337,14 +337,15 @@ def _budget(run: PlannedRun) -> str:
     """Describe the limit on repetition."""
     if run.unit is None:
         return "Without noise no budget can limit how often this is done: one such run counts as infinite."
-    named = "names a state directory" if run.config.state_dir is not None else "names no state directory"
-    limit = (
-        "no lifetime limit" if run.config.budget is None else f"the limit epsilon {format_epsilon(run.config.budget)}"
-    )
+    config = run.config
+    named = "names a state directory" if config.state_dir is not None else "names no state directory"
+    limit = "no lifetime limit" if config.budget is None else f"the limit epsilon {format_epsilon(config.budget)}"
+    kept = " and ".join(f"epsilon {format_epsilon(one.epsilon)} at delta {one.delta:.3g}" for one in run.limits)
     return (
-        f"The run file {named} and sets {limit}; each site may add its own with --state-dir and --budget. Without a "
-        "ledger over all runs nothing counts them. With a limit, a run that would exceed it ends with exit code 4 "
-        "before anything is released."
+        f"The run file, with what this site adds to it, {named} and sets {limit}."
+        + (f" An earlier run set a limit in the state directory, which holds: {kept}." if kept else "")
+        + " Each other site may have its own, with --state-dir and --budget. Without a ledger over all runs nothing "
+        "counts them. With a limit, a run that would exceed it ends with exit code 4 before anything is released."
     )
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.gate.held import party_folders
 from fastlloyd.report.sight import Flow, Sight, Sights, who_sees
+from fastlloyd.run.budget_terms import Limit, Terms
 from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import PublicInputs, count_features, public_values
 from fastlloyd.run.outcome import Claim, Foreseen
@@ -40,6 +43,9 @@ class PlannedRun:
         Where it is not: the claim of a run of any number, of which epsilon and delta hold for every number.
     purpose : str
         Purpose of the run; empty: to be filled in.
+    limits : tuple of Limit
+        Lifetime limits that stand in the state directory, where one is named and there: of each party in it that has
+        one.
     """
 
     config: RunConfig
@@ -51,6 +57,12 @@ class PlannedRun:
     sized: bool = True
     terms: Claim | None = None
     purpose: str = ""
+    limits: tuple[Limit, ...] = ()
+
+    @property
+    def limited(self) -> bool:
+        """Whether a lifetime limit is known: it is asked for, or an earlier run has set it."""
+        return self.config.budget is not None or bool(self.limits)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -175,4 +187,11 @@ def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int |
         sized=known,
         terms=None if any_d is None else any_d.claim,
         purpose=purpose,
+        limits=_kept_limits(config.state_dir),
     )
+
+
+def _kept_limits(root: str | None) -> tuple[Limit, ...]:
+    """Return the lifetime limits of a state directory; of '{client}' no folder is known."""
+    folders = [] if root is None else party_folders(Path(root))
+    return tuple(limit for folder in folders if (limit := Terms(folder).kept) is not None)

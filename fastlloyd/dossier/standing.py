@@ -345,7 +345,7 @@ def open_points(run: PlannedRun) -> Iterator[str]:
         note = None if run.delta is None else large_delta(run.delta, run.n_total)
         if note is not None:
             yield f"Decide whether delta is acceptable: {note}."
-        if run.config.budget is None:
+        if not run.limited:
             yield (
                 "Agree on a lifetime budget (--state-dir, --budget) at each site, and on what happens when it is spent."
             )

@@ -90,6 +90,12 @@ class SiteSettings:
     own: Mapping[str, Any]
 
     @property
+    def approving(self) -> dict[str, Any]:
+        """What an approval of this site reads of its own keys: those of its links, and what limits its runs."""
+        budget = {name: self.own[name] for name in ("budget", "budget_delta") if name in self.own}
+        return {**self.links, **budget, "state_dir": str(self.folder / "state")}
+
+    @property
     def links(self) -> dict[str, Any]:
         """The keys of a run file that are about the links of this site."""
         return {name: self.own[name] for name in ("roster", "key", "passphrase_file") if name in self.own}

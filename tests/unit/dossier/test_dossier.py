@@ -22,9 +22,12 @@ from fastlloyd.dossier.standing import factor_words, files, promise_words
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.report.page import render as page
 from fastlloyd.report.page.render import render
+from fastlloyd.run.budget_terms import Limit
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.promise import plan_words
 from fastlloyd.run.run_file import with_values
+from fastlloyd.run.state import StateDir
+from fastlloyd.wire.header import PartyId
 
 PRIVATE = {"fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "feddp", "vertical-dp", "vertical-he"}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
@@ -328,3 +331,32 @@ def test_the_dossier_says_what_a_least_size_keeps_back_and_what_it_does_not() ->
     assert "no cluster whose size is below 20" in to_markdown(
         make_dossier(plan_run(config("lloyd", {"min_size": 20}), 2, None, d=2))
     )
+
+
+BUDGET = "Agree on a lifetime budget"
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["dossier", *words]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_budget_that_the_site_has_is_known_however_it_was_given(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ("--config", str(folder / "run.toml"), "--roster", str(folder / "roster.toml"), "--d", "2")
+    assert BUDGET in (said := printed(capsys, *run)) and "names no state directory and sets no lifetime limit" in said
+    state = StateDir(str(folder / "state"), PartyId(1), new=True)
+    state.open_ledger().close()
+    named = (*run, "--state-dir", str(folder / "state"))
+    # A state directory of which nobody has said a limit is none yet.
+    assert BUDGET in (said := printed(capsys, *named)) and "names a state directory and sets no lifetime limit" in said
+    said = printed(capsys, *named, "--budget", "3")
+    assert BUDGET not in said and "sets the limit epsilon 3" in said
+    (folder / "own.toml").write_text('state_dir = "state"\nbudget = 4\n')
+    said = printed(capsys, *run, "--site", str(folder / "own.toml"))
+    assert BUDGET not in said and "sets the limit epsilon 4" in said
+    # An earlier run had the flag, and its limit holds.
+    state.terms.keep_limit(Limit(2, 2.5, 1e-6))
+    said = printed(capsys, *named)
+    assert BUDGET not in said and "An earlier run set a limit in the state directory, which holds: epsilon 2.5" in said
