@@ -211,6 +211,7 @@ MEASURED: dict[str, Measured] = {
     ),
     # What others send or offer.
     "crypto.link.identity:visible": _text(identity.visible),
+    "crypto.link.identity:look": _text(identity.look),
     "crypto.link.roster:Roster.parse": _text(_each(Roster.parse, lambda text: Roster.parse(_entry(text)))),
     "data.bounds:Bounds.match": _text(lambda text: _pairs(_names(text)).match((text, *_names(text)))),
     "data.bounds:_read_bounds": _file("bounds.csv", bounds._read_bounds, "feature,lo,hi\n", ",0,1\n"),

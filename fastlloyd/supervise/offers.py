@@ -25,7 +25,7 @@ from fastlloyd.net.tcp.address import parse_address
 from fastlloyd.net.tcp.route import MOST_OFFER_BYTES
 from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.run_file import has_table, load_config, to_toml, with_values
-from fastlloyd.wire.decode import Within, decode, load_json
+from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import SERVER
 from fastlloyd.wire.regular import read_regular, read_regular_bytes, replace_file
 from fastlloyd.wire.toml import read_toml
@@ -212,7 +212,11 @@ def check_offer(path: Path) -> None:
 def _refuse_link(path: Path, name: str) -> None:
     """Refuse a file of an offer that is a link to elsewhere: of a file of this site, nothing may be shown or sent."""
     file, folder = path.with_name(name), path.parent.resolve()
-    if file.is_symlink() and not file.resolve().is_relative_to(folder):
+    try:
+        leaves = file.is_symlink() and not file.resolve().is_relative_to(folder)
+    except OSError as error:  # a name that no file can have
+        raise ConfigError(f"{show(name)}: cannot be read ({error.strerror}); check the name") from error
+    if leaves:
         raise ConfigError(f"{file}: expected a file in the folder of the offer, it is a link to another; copy it there")
 
 

@@ -52,6 +52,15 @@ NOT_READABLE = (ValueError, TypeError, KeyError, UnsupportedAlgorithm, x509.Inva
 # Characters without a picture (Unicode's Default_Ignorable_Code_Point) that count as printable, and blank ones.
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 _BLANK = re.compile(r"[\s\u2800]+")
+# Letters of Latin's other shapes, Greek, Cyrillic and Armenian that look like a Latin letter in usual fonts.
+# Source: Unicode Technical Standard 39, confusables.txt; single letters alone.
+_LOOK_ALIKES = str.maketrans(
+    "\u0131\u0251\u0261\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7"
+    "\u03b1\u03b9\u03bd\u03bf\u03c1\u03c5\u0405\u0406\u0408\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420"
+    "\u0421\u0422\u0423\u0425\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0458\u0475\u04bb\u04cf"
+    "\u0501\u050c\u051a\u051b\u051c\u051d\u054f\u0555\u0566\u0570\u0578\u057d\u0581\u0585",
+    "iagABEZHIKMNOPTYXaivopuSIJABEKMHOPCTYXaeopcyxsijvhldGQqWwSOqhnugo",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -161,6 +170,20 @@ def visible(name: str) -> str:
     # Normalization maps some of them to others, so that they are removed before and after.
     shown = _INVISIBLE.sub("", unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)))
     return _BLANK.sub(" ", shown).strip()
+
+
+def look(name: str) -> str:
+    r"""Return how a name looks: equal for two that differ only in letters of other scripts that look the same.
+
+    Not found: letters that are merely similar (l and 1), pairs of letters that look like one (rn and m), and other
+    scripts than Greek, Cyrillic and Armenian.
+
+    Examples
+    --------
+    >>> look("n\u043erth") == look("north"), look("m\u00fcller") == look("muller")
+    (True, False)
+    """
+    return unicodedata.normalize("NFD", visible(name)).translate(_LOOK_ALIKES)
 
 
 def group_hex(digest: bytes) -> str:

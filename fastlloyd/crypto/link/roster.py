@@ -35,6 +35,7 @@ from fastlloyd.crypto.link.identity import (
     check_name,
     ed25519_key,
     fingerprint,
+    look,
     parse_certificate,
     read_text,
     visible,
@@ -118,7 +119,7 @@ class Roster:
     Raises
     ------
     ConfigError
-        Two parties share a rank, a name as people see it, a certificate or a key.
+        Two parties share a rank, a name as people see it, a certificate or a key; or their names look the same.
     """
 
     entries: tuple[RosterEntry, ...] = ()
@@ -127,6 +128,8 @@ class Roster:
         object.__setattr__(self, "entries", tuple(sorted(self.entries, key=lambda entry: entry.rank)))
         _check_unique("rank", ((str(entry.rank), entry) for entry in self.entries))
         _check_unique("name, as people see it", ((visible(entry.name), entry) for entry in self.entries))
+        # Beyond that, letters of other scripts.
+        _check_unique("name by the look of its letters", ((look(entry.name), entry) for entry in self.entries))
         # With one key, two parties could impersonate each other; this covers equal certificates.
         _check_unique("key", ((_public_key(entry), entry) for entry in self.entries))
 

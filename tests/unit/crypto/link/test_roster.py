@@ -279,3 +279,34 @@ def check_certificates_of(path):
         return list(check_certificates(path))
     except ConfigError as error:
         return [Finding("FAIL", str(error))]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("clinic", "\u0441linic"),  # Cyrillic es
+        ("hospital a", "hospital \u0430"),  # Cyrillic a
+        ("\u0441\u043e\u0440", "cop"),  # a whole word of Cyrillic letters
+        ("No\u00ebl", "No\u0451l"),  # with two dots: Cyrillic yo
+        ("ALPHA", "\u0391LPH\u0391"),  # Greek capitals
+        ("\u0440\u043e", "\u03c1\u03bf"),  # Cyrillic and Greek, neither Latin
+        ("ho", "\u0570\u0585"),  # Armenian
+    ],
+)
+def test_names_that_differ_in_look_alike_letters_of_other_scripts_are_refused(three, one, other):
+    roster = Roster((three.entries[0], entry(1, one)))
+    with pytest.raises(ConfigError, match="have the same name by the look of its letters: every party needs its own"):
+        roster.add(entry(2, other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("M\u00fcnchen", "Munchen"),
+        ("\u0421\u0435\u0432\u0435\u0440", "\u042e\u0433"),  # two words of Cyrillic letters
+        ("\u0391\u03b8\u03ae\u03bd\u03b1", "Athina"),
+        ("site I", "site J"),
+    ],
+)
+def test_names_that_look_different_stay(three, one, other):
+    assert len(Roster((three.entries[0], entry(1, one), entry(2, other))).entries) == 3
