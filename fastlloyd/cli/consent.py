@@ -31,6 +31,7 @@ def ask_consent(
     d: int | None = None,
     expires: str | None = None,
     yes: bool = False,
+    replace: bool = False,
 ) -> None:
     """Show the run, ask, and write the signed approval.
 
@@ -50,6 +51,8 @@ def ask_consent(
         When the approval expires.
     yes : bool
         A person has decided already: do not ask.
+    replace : bool
+        Take the place of an approval that is there; otherwise it is an error.
 
     Raises
     ------
@@ -69,7 +72,7 @@ def ask_consent(
     if owner is None:
         raise ConfigError("--key: this key is not in the roster; give this site's own key, or the roster that has it")
     path = Path(output or f"approval_{owner.rank}.json")
-    if path.exists():
+    if path.exists() and not replace:
         raise ConfigError(f"{path} exists already: name another file with --output, or remove it")
     run = plan_run(config, len(roster.entries) - 1, roster, d=d)
     rows, claim = run.rows, run.claim

@@ -53,6 +53,8 @@ def main(argv: Sequence[str]) -> int:
 
     proxy = find_proxy(address, os.environ)
     place = find_own_rank(config, arguments.rank)
+    if place.me.is_server:
+        raise ConfigError("--key: this is the server's key; `fastlloyd join` is for clients, see `fastlloyd serve`")
     keys = connection_keys(place)
     journal, approve, problem = Journal.TEXT, None, None
     try:

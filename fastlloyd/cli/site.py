@@ -35,7 +35,8 @@ def main(argv: Sequence[str]) -> int:
         check_offer(offer)
         output = settings.place("approvals", options.agree, ".json")
         output.parent.mkdir(mode=0o700, exist_ok=True)
-        ask_consent(offer, settings.approving, output=output, d=options.d, yes=options.yes)
+        # What was approved before may be another version of the program, or of the offer.
+        ask_consent(offer, settings.approving, output=output, d=options.d, yes=options.yes, replace=True)
         settings.place("declined", options.agree, ".json").unlink(missing_ok=True)
         return 0
     if options.decline is not None:

@@ -14,7 +14,7 @@ from fastlloyd.crypto.link.identity import Identity, load_key, make_identity, pa
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import RunConfig
-from fastlloyd.wire.header import SERVER, PartyId
+from fastlloyd.wire.header import PartyId
 
 if TYPE_CHECKING:
     from fastlloyd.net.tcp.admission import Keys
@@ -98,8 +98,6 @@ def find_own_rank(config: RunConfig, rank: int | None) -> OwnRank:
                 "with `fastlloyd roster add`, at all parties"
             )
         rank = owner.rank
-        if rank == SERVER.rank:
-            raise ConfigError("--key: this is the server's key; `fastlloyd join` is for clients, see `fastlloyd serve`")
     me = PartyId(rank)
     return OwnRank(
         me=me,

@@ -259,6 +259,9 @@ class JoinedRuns:
             if code is None or code < 0:
                 said = said or "its process was killed"
             cause = begun.result if code == EXIT_OK else said or f"it ended with code {code}; its log says no more"
+            written = self._settings.place("results", begun.output)
+            if code != EXIT_OK and not self._settings.own.get("overwrite") and find_earlier(written).files:
+                cause += f"; its result is in {written}"  # another party failed while all took their leave
             code = EXIT_PEER if code is None or code < 0 else code
             ended = SiteEnding(1, code, cause[:MOST_SAID], now_text(), begun.instance)
             self._endings[begun.name] = ended

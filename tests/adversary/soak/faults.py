@@ -74,7 +74,7 @@ def draw_fault(draw: random.Random, sites: int) -> Fault:
         number=int(draw.choice(SIGNALS)),
         group=draw.random() < 0.5,
         round=after,
-        after_s=round(draw.uniform(0, 4.0 if after is None else draw.choice((0.1, 0.5, 1.5))), 3),
+        after_s=round(draw.uniform(0, 4.0 if after is None else draw.choice((0.1, 0.3, 1.0))), 3),
         lasts_s=round(draw.uniform(0.2, 1.5 * DEADLINE_S), 2),
         room=draw.choice((0, 0, 1, 2, 5)),
     )
@@ -130,7 +130,10 @@ class Faults:
         path = self.year.disk(fault.rank) / _BALLAST
         found = os.statvfs(path.parent)
         with path.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, (found.f_bavail - fault.room) * found.f_bsize)
+            for taken in range(8):  # by somebody else, meanwhile
+                with contextlib.suppress(OSError):
+                    os.posix_fallocate(file.fileno(), 0, (found.f_bavail - fault.room - taken) * found.f_bsize)
+                    break
         fault.hit = True
         fault.undo = lambda: path.unlink(missing_ok=True)
 

@@ -178,7 +178,7 @@ class Year:
                 f'server = "127.0.0.1:{PORT}"\nkey = "{keys}/party_{site.rank}.key"\nroster = "{keys}/roster.toml"\n'
                 f'data = "own.csv"\nask = true\nevery = {EVERY_S}\npatience = 2\nbudget = 100000.0\n'
                 f'budget_delta = {DELTA}\nrepeat = {str(site.repeats).lower()}\nservice_metrics = "site.prom"\n'
-                "delay = 0.03\n"
+                "delay = 0.08\n"
             )
             self._command("init-state", str(site.folder / "state"), "--rank", str(site.rank))
             (site.folder / "offers").mkdir()

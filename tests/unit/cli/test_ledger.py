@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from fastlloyd.__main__ import main
+from fastlloyd.crypto.link.identity import make_identity, save_identity
+from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
 from fastlloyd.report.unit import format_epsilon
@@ -36,6 +38,19 @@ def test_a_state_is_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ledger.record([release("a", 0, "d1")])
     assert main(words) == 2
     assert "holds the ledger of earlier runs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("rank", "folder"), [(0, "server"), (2, "client-2")])
+def test_a_state_is_that_of_the_key(rank: int, folder: str, tmp_path: Path) -> None:
+    entries = []
+    for number, role in enumerate(["server", "client", "client"]):
+        one = make_identity(f"site {number}", number)
+        save_identity(one, tmp_path / f"{number}.key", tmp_path / f"{number}.pem")
+        entries.append(RosterEntry(one.name, role, number, one.certificate_pem))
+    Roster(tuple(entries)).save(tmp_path / "roster.toml")
+    words = ["--roster", str(tmp_path / "roster.toml"), "--key", str(tmp_path / f"{rank}.key")]
+    assert main(["init-state", str(tmp_path / "state"), *words]) == 0
+    assert [path.name for path in (tmp_path / "state").iterdir()] == [folder]
 
 
 @pytest.mark.parametrize(

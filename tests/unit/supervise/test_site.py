@@ -247,6 +247,12 @@ def test_a_declined_offer_is_listed_and_never_joined_unless_somebody_agrees_afte
     assert states(folder)["march"]["state"] == "waits for the server" and len(ran) == 1
 
 
+def test_whoever_agrees_again_replaces_the_approval_of_an_older_version(folder: Path) -> None:
+    approve(folder)
+    assert person(folder, "--agree", "march", "--yes", "--d", "2") == 0
+    assert "epsilon" in (folder / "approvals" / "march.json").read_text()
+
+
 def test_an_offer_that_cannot_be_read_can_be_declined_and_one_that_has_ended_cannot(folder: Path) -> None:
     (folder / "offers" / "april.toml").write_text("epsilon = ")
     assert person(folder, "--decline", "april") == 0
@@ -612,6 +618,22 @@ def test_a_run_that_was_killed_once_it_had_ended_well_is_done(
     found = states(folder)["march"]
     assert found["state"] == ("failed" if broken else "done"), found
     assert not broken or found["more"].startswith("its process was killed; ")
+
+
+def test_a_run_that_failed_once_its_result_was_written_says_where_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(self: JoinedRuns, begun: BegunRun, *words: str) -> tuple[int, str]:
+        (folder / "results" / begun.output).mkdir()
+        (folder / "results" / begun.output / "report.json").touch()
+        (folder / "state/client-1/ledger.jsonl").write_text("a release\n")
+        return 3, "client 2 was interrupted"
+
+    monkeypatch.setattr(JoinedRuns, "_run", run)
+    approve(folder)
+    look(folder)
+    said = f"client 2 was interrupted; its result is in {folder / 'results' / 'march'}; "
+    assert states(folder)["march"]["more"].startswith(said)
 
 
 def test_an_orphan_that_had_spent_everything_before_is_done(folder: Path) -> None:
