@@ -28,6 +28,20 @@ class HiddenFile:
             self.descriptor = os.memfd_create("fastlloyd", os.MFD_CLOEXEC)
             self.path = f"/proc/self/fd/{self.descriptor}"
 
+    def write(self, content: bytes) -> None:
+        """Replace the content.
+
+        Raises
+        ------
+        OSError
+            Not all of it can be written.
+        """
+        os.ftruncate(self.descriptor, 0)
+        place, rest = 0, memoryview(content)
+        while rest:
+            written = os.pwrite(self.descriptor, rest, place)
+            place, rest = place + written, rest[written:]
+
     def close(self) -> None:
         """Close and remove the file."""
         os.close(self.descriptor)

@@ -191,6 +191,13 @@ class RunFolder:
         self.written.add(name)
         return target
 
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files that were written here."""
+        for name in names:
+            with contextlib.suppress(OSError):
+                (self.path / name).unlink(missing_ok=True)
+            self.written.discard(name)
+
     def here(self) -> frozenset[int]:
         """Return the ranks of the parties that write to this folder; ask at the same time as `writes_shared`."""
         start = self._marker(self._me).name.rpartition("-")[0] + "-"

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.dataset import Dataset
-from fastlloyd.errors import FastLloydError, InternalError, Interrupted
+from fastlloyd.errors import ConfigError, FastLloydError, InternalError, Interrupted
 from fastlloyd.gate.decisions import Decision
 from fastlloyd.gate.held import SHOWN_DIGITS
 from fastlloyd.gate.store import draft_folder, drop_draft, hold
@@ -168,22 +168,37 @@ class ResultFiles:
             else:
                 self._folder.write(name, text, mode=PRIVATE_MODE)
         self._centroids = result.centroids
-        known = {name: text.encode() for name, text in texts.items()}
         names = [*texts, "report.json", *own]
+        self._write_report(self._report(result, outcome, names))
+        self._write_optional(result, outcome, {name: text.encode() for name, text in texts.items()}, names)
+
+    def _write_report(self, report: dict[str, Any]) -> None:
+        self._folder.write("report.json", document.encode(report), mode=PRIVATE_MODE)
+        self._document = report
+
+    def _write_optional(self, result: Result, outcome: Outcome, known: dict[str, bytes], names: Sequence[str]) -> None:
+        """Write pictures and the page once all else is written, and list them in the report; or leave them out."""
+        optional, report = list[str](), None
         for name, picture in draw_result(self._session.inputs.dataset, result, self.left_out).items():
             with _noting(self.left_out, name):
                 self._folder.write(name, picture, mode=PRIVATE_MODE)
                 known[name] = picture
-                names.append(name)
-        self._document = self._report(result, outcome, names)
+                optional.append(name)
         if available():
             shown = {name: known[name] for name in page.FILES if name in known}
             with _noting(self.left_out, page.NAME):
-                made = self._report(result, outcome, [*names, page.NAME])
+                made = self._report(result, outcome, [*names, *optional, page.NAME])
                 text = page.result_page(made, result.centroids, shown)
                 self._folder.write(page.NAME, text, mode=PRIVATE_MODE)
-                self._document = made
-        self._folder.write("report.json", document.encode(self._document), mode=PRIVATE_MODE)
+                optional.append(page.NAME)
+                report = made
+        if not optional:
+            return
+        try:
+            self._write_report(report or self._report(result, outcome, [*names, *optional]))
+        except ConfigError as error:  # the report without them stays
+            self._folder.remove(optional)
+            self.left_out.append(f"{', '.join(optional)}: left out ({error}); the other files are whole")
 
     def _report(self, result: Result, outcome: Outcome, names: Sequence[str]) -> dict[str, Any]:
         """Return the report of a run with these files, signed where the parties sign."""

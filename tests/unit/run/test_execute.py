@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 
 from fastlloyd.cli.report import main as show
 from fastlloyd.errors import ConfigError, Interrupted
+from fastlloyd.report import files as report_files
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.files import RunFolder
 from fastlloyd.report.stream import guard_streams
@@ -134,6 +138,29 @@ def test_pictures_that_cannot_be_drawn_and_a_page_that_cannot_be_written_are_lef
         "report.html is left out (--output: report.html cannot be written (No space left on device))",
     ):
         assert said.count(sentence) == 2
+
+
+def test_pictures_take_the_place_of_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A disk that is full once pictures and page are there: without them the result is whole."""
+    write = report_files.replace_file
+
+    def fill(path: Path, pieces: Iterable[bytes], *, mode: int) -> None:
+        if path.with_name("report.html").exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(path, pieces, mode=mode)
+
+    monkeypatch.setattr(report_files, "replace_file", fill)
+    assert run_lloyd(tmp_path, plots=True) == [0, 0, 0]
+    said = capsys.readouterr().err
+    assert said.count("report.html: left out (--output: ") == said.count("No space left on device); check path") == 2
+    for rank in (1, 2):
+        names = {path.name for path in (tmp_path / str(rank)).iterdir()}
+        assert names == {*json.loads((tmp_path / str(rank) / "report.json").read_text())["output"]}
+        assert {"centroids.csv", "config.toml", "ledger.jsonl", f"labels_{rank}.csv"} <= names
+        assert not any(name.endswith((".png", ".html")) for name in names)
+        assert show([str(tmp_path / str(rank)), "--verify"]) == 0
 
 
 def test_a_signal_while_a_picture_is_drawn_is_no_reason_to_leave_it_out(

@@ -82,6 +82,22 @@ def unsupported() -> ConfigError:
     return ConfigError("this version of tenseal is not supported: install tenseal 0.3.15 to 0.3.18")
 
 
+def _unwritable(why: object) -> ConfigError:
+    """Return the error for a file of ciphertexts that could not be written."""
+    return ConfigError(
+        f"a file of ciphertexts in memory cannot be written ({why}): allow this process larger files (`ulimit -f`), or "
+        "more memory"
+    )
+
+
+def _is_cut(content: bytes) -> bool:
+    """Whether a file of the library is shorter than its header says."""
+    if len(content) < HEADER.size:
+        return True
+    magic, *_, length = HEADER.unpack_from(content)
+    return bool(magic == _MAGIC and length > len(content))
+
+
 class Exchange:
     """A hidden file for SEAL, which only reads and writes files."""
 
@@ -99,7 +115,7 @@ class Exchange:
         Raises
         ------
         ConfigError
-            It has another size: an unknown version of the library.
+            It has another size: an unknown version of the library; or the file cannot be written.
         """
         _, compressed = self._compressed(thing)
         body = ctypes.create_string_buffer(size)
@@ -113,20 +129,28 @@ class Exchange:
         Raises
         ------
         ConfigError
-            SEAL refuses it: an unknown version of the library.
+            SEAL refuses it: an unknown version of the library; or the file cannot be written.
         """
-        os.ftruncate(self._file.descriptor, 0)
-        os.pwrite(self._file.descriptor, content, 0)
+        try:
+            self._file.write(content)
+        except OSError as error:
+            raise _unwritable(error.strerror) from error
         try:
             thing.load(context, self._file.path)
         except (RuntimeError, ValueError) as error:
             raise unsupported() from error
 
     def _compressed(self, thing: Any) -> tuple[bytes, bytes]:
-        os.ftruncate(self._file.descriptor, 0)
-        thing.save(self._file.path)
+        self._file.write(b"")
         try:
-            return compressed_part(os.pread(self._file.descriptor, os.fstat(self._file.descriptor).st_size, 0))
+            thing.save(self._file.path)
+        except RuntimeError as error:  # SEAL says only that it could not write
+            raise _unwritable(error) from error
+        content = os.pread(self._file.descriptor, os.fstat(self._file.descriptor).st_size, 0)
+        if _is_cut(content):  # what SEAL writes when it closes a file may fail without a word
+            raise _unwritable(f"it ends after {len(content)} bytes")
+        try:
+            return compressed_part(content)
         except ValueError as error:
             raise unsupported() from error
 

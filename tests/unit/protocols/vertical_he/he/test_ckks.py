@@ -163,7 +163,7 @@ def test_a_ciphertext_has_the_scale_and_level_that_are_agreed() -> None:
 
 def test_an_unknown_version_of_the_library_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
     context, holder = keys()
-    for broken in (b"", b"\0" * 40):
+    for broken in (b"\0" * 16, b"\0" * 40):
         monkeypatch.setattr(seal.os, "pread", lambda *_, broken=broken: broken)
         with pytest.raises(ConfigError, match=r"tenseal 0\.3\.15"):
             holder.public_key()

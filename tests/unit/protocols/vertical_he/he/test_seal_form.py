@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import struct
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -118,3 +120,25 @@ def test_a_file_of_the_library_is_no_message(name: str, tmp_path_factory: pytest
     for wrong in (content, content[:right] + os.urandom(max(0, right - len(content)))):
         with pytest.raises(ValueError, match="ciphertext or key|relinearisation key"):
             load(wrong)
+
+
+LITTLE = """
+import resource
+from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.vertical_he.he.seal import Exchange, library
+resource.setrlimit(resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
+for use in (lambda: Exchange().version(), lambda: Exchange().load(library().Plaintext(), None, bytes(100))):
+    try:
+        use()
+    except ConfigError as error:
+        print(error)
+"""
+
+
+def test_a_file_in_memory_that_may_not_grow_is_a_sentence() -> None:
+    """A limit of files counts those in memory, too; SEAL may say nothing, and a part of a file is no version."""
+    pytest.importorskip("tenseal")
+    done = subprocess.run([sys.executable, "-c", LITTLE], capture_output=True, text=True, check=True, timeout=60)
+    first, second = done.stdout.splitlines()
+    assert first.startswith("a file of ciphertexts in memory cannot be written (it ends after 16 bytes): allow this")
+    assert second.startswith("a file of ciphertexts in memory cannot be written (File too large): allow this process")
