@@ -143,9 +143,7 @@ def draw_line(folder: Path, draw: random.Random) -> Line:
     parties = draw.choice((2, 3, 3, 4, 5))
     draw_records(folder, parties, draw, vertical=protocol.startswith("vertical"))
     words = _draw_words(folder, draw, protocol, parties)
-    # The limit counts files in memory, too, through which tenseal passes ciphertexts.
-    limits = () if protocol == "vertical-he" else ("limit=1000", "limit=5000")
-    disk = draw.choice(("", "", "", "", *limits, draw.choice(DISKS), draw.choice(DISKS)))
+    disk = draw.choice(("", "", "", "", "limit=1000", "limit=5000", draw.choice(DISKS), draw.choice(DISKS)))
     return Line(tuple(words), parties, draw.choice(STREAMS), disk, draw.choice(LOCALES))
 
 

@@ -360,6 +360,12 @@ def _garbage_record(m: Moment) -> list[bytes]:
     return []
 
 
+def _put(m: Moment) -> list[bytes]:
+    """Write bytes at a place: `value` is (place, hexadecimal)."""
+    place, number = m.value
+    return m.with_body(m.body[:place] + bytes.fromhex(number) + m.body[place + len(number) // 2 :])
+
+
 def _fixed(body_hex: Any) -> bytes:
     return bytes.fromhex(body_hex)
 
@@ -390,6 +396,7 @@ ACTS: dict[str, Act] = {
     "zeros": _resized(lambda body, _: bytes(len(body))),
     "body": lambda m: m.with_body(_fixed(m.value)),
     "frame": lambda m: [_fixed(m.value)],
+    "put": _put,
     "leaf": _document(_leaf),
     "drop": _document(_drop),
     "extra": _document(_extra),
