@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from tests.contracts import whole_run
 from tests.e2e.test_serve_join import Sites
 from tests.mpi.support import report
 from tests.net import netns
+from tests.net.connect_proxy import ConnectProxy
 from tests.net.netns import Wires
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -48,6 +50,7 @@ class Far(Sites):
         words = {"dataset": "iris", "bounds": "0,10", "k": 3, "roster": roster} | settings
         self.flags = tuple(word for key, value in words.items() for word in (f"--{key}", str(value)))
         self.wires = wires
+        self.apart = True
         self.clients = clients
         self.host = netns.OPERATOR
 
@@ -55,9 +58,10 @@ class Far(Sites):
         home = self.folder / str(rank)
         home.mkdir(exist_ok=True)
         where = self.wires.site if rank == 1 else self.wires.operator
+        within = ("ip", "netns", "exec", where) if self.apart else ()
         with (home / "out").open("wb") as out, (home / "err").open("wb") as err:
             self.processes[rank] = subprocess.Popen(
-                ["ip", "netns", "exec", where, sys.executable, "-m", "fastlloyd", *words, *self.flags],
+                [*within, sys.executable, "-m", "fastlloyd", *words, *self.flags],
                 env=os.environ | self.environment,
                 cwd=home,
                 stdin=subprocess.DEVNULL,
@@ -125,6 +129,38 @@ def test_a_run_goes_on_after(fail: Callable[[Far], None], deadline: float, wires
         passes(sites, fail, lambda: "round 3 of 12" in sites.out(0), max(deadline / 2, silence_s) + BUSY_S)
     written = report(sites.result(1))
     assert [entry["clients_included"] for entry in written["rounds"]] == [[1, 2, 3]] * 12
+
+
+def test_a_process_that_is_stopped_for_less_than_its_deadline_keeps_its_connection(
+    wires: Wires, tmp_path: Path
+) -> None:
+    with Far(wires, tmp_path, {"rounds": 12, "delay": 0.2, "deadline": 60.0}, 3) as sites:
+        sites.start()
+        sites.until(lambda: "round 3 of 12" in sites.out(0), limit_s=LIMIT_S)
+        for rank in (1, 0):  # a site, then the operator
+            sites.processes[rank].send_signal(signal.SIGSTOP)
+            time.sleep(SILENCE_S)
+            sites.processes[rank].send_signal(signal.SIGCONT)
+        assert sites.codes(0, 1, 2, 3, limit_s=LIMIT_S) == [0] * 4, sites.said()
+        assert "was cut" not in sites.said() and " back " not in sites.said()
+
+
+def test_a_run_goes_on_after_a_tunnel_that_its_proxy_forgets(wires: Wires, tmp_path: Path) -> None:
+    with ConnectProxy() as proxy, Far(wires, tmp_path, {"rounds": 12, "delay": 0.2, "deadline": 60.0}, 3) as sites:
+        # This machine itself is never reached through a proxy, so the proxy is given a name for it.
+        proxy.names["operator.example"] = "127.0.0.1"
+        sites.apart = False
+        sites.serve(listen="*:0")
+        for rank in (1, 2, 3):
+            through = {"HTTPS_PROXY": f"http://127.0.0.1:{proxy.port}", "NO_PROXY": ""} if rank == 1 else {}
+            sites.environment |= through
+            sites.host = "operator.example" if rank == 1 else "127.0.0.1"
+            sites.join(rank)
+        sites.until(lambda: "round 3 of 12" in sites.out(0), limit_s=LIMIT_S)
+        proxy.forget()
+        assert sites.codes(0, 1, 2, 3, limit_s=LIMIT_S) == [0] * 4, sites.said()
+        assert "client 1 is back" in sites.out(0) and "back at the server" in sites.out(1), sites.said()
+        assert "was cut (nothing has come from it for 15 s)" in sites.out(1), sites.said()
 
 
 MODES: dict[str, dict[str, object]] = {

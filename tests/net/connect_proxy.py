@@ -6,7 +6,7 @@ import base64
 import contextlib
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 LIMIT_S = 20.0
@@ -45,6 +45,7 @@ class ConnectProxy:
         self.names = dict(names or {})
         self._status = status
         self._tunnels: list[socket.socket] = []
+        self._forgotten: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._listen, daemon=True).start()
@@ -56,6 +57,10 @@ class ConnectProxy:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
         return len(tunnels)
+
+    def forget(self) -> None:
+        """Pass nothing more on in the tunnels that there are, and say so to nobody; new ones work."""
+        self._forgotten.update(self._tunnels)
 
     def __enter__(self) -> ConnectProxy:
         return self
@@ -99,9 +104,9 @@ class ConnectProxy:
                 for end in (client, server):
                     end.settimeout(None)
                     self._tunnels.append(end)
-                back = threading.Thread(target=_pass_on, args=(server, client), daemon=True)
+                back = threading.Thread(target=_pass_on, args=(server, client, self._forgotten), daemon=True)
                 back.start()
-                _pass_on(client, server)
+                _pass_on(client, server, self._forgotten)
                 back.join()
 
     def _judge(self, head: bytes) -> int | None:
@@ -115,11 +120,12 @@ class ConnectProxy:
         return None if head.startswith(b"CONNECT ") else 405
 
 
-def _pass_on(source: socket.socket, target: socket.socket) -> None:
-    """Pass bytes on in one direction to their end."""
+def _pass_on(source: socket.socket, target: socket.socket, forgotten: Collection[socket.socket] = ()) -> None:
+    """Pass bytes on in one direction to their end; swallow those of a source that is forgotten."""
     with contextlib.suppress(OSError):
         while chunk := source.recv(1 << 16):
-            target.sendall(chunk)
+            if source not in forgotten:
+                target.sendall(chunk)
     with contextlib.suppress(OSError):
         target.shutdown(socket.SHUT_WR)
 

@@ -9,6 +9,7 @@ import selectors
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastlloyd.errors import PeerError, PeerTimeout, SecurityError
@@ -54,7 +55,9 @@ class Route:
         """The flag that the address came from: that of an aggregator (rank 0) is another."""
         return "--parent" if self.rank == SERVER.rank else "--server"
 
-    def attempt(self, end: float, session: bytes = NO_ID, taken: int = 0) -> tuple[Found | None, str, bool]:
+    def attempt(
+        self, end: float, session: bytes = NO_ID, taken: int = 0, *, unless: Callable[[], bool] = lambda: False
+    ) -> tuple[Found | None, str, bool]:
         """Try once, until the monotonic time `end` at most.
 
         Parameters
@@ -64,6 +67,8 @@ class Route:
             The session to continue; zeros to join.
         taken : int
             Number of frames that were taken in it.
+        unless : callable
+            Asked once the server answers the handshake: whether to hang up instead of asking to be let in.
 
         Returns
         -------
@@ -73,7 +78,7 @@ class Route:
         try:
             stream = Stream(self._connect(end), None if self.keys is None else self.keys.context, server_side=False)
             stream.name = str(self)
-            welcome = self._knock(stream, Introduction(self.rank, session, taken), end)
+            welcome = self._knock(stream, Introduction(self.rank, session, taken), end, unless)
             if welcome is not None:
                 return (stream, welcome), "", True
             hung_up = stream.ended
@@ -135,7 +140,7 @@ class Route:
             return connect(self.address, timeout_s, self.flag)
         return tunnel(self.proxy, self.address, timeout_s)
 
-    def _knock(self, stream: Stream, hello: Introduction, end: float) -> Welcome | None:
+    def _knock(self, stream: Stream, hello: Introduction, end: float, unless: Callable[[], bool]) -> Welcome | None:
         """Send the introduction, and wait for the answer; None if none comes."""
         sent = False
         with selectors.DefaultSelector() as selector:
@@ -143,6 +148,8 @@ class Route:
             while True:
                 if stream.ready and not sent:
                     self._check_server(stream)
+                    if unless():
+                        return None
                     stream.write(hello.encode())
                     sent = True
                 stream.flush()

@@ -1,11 +1,16 @@
 """A client's end of TCP: one connection to the server, which relays to the other clients.
 
+Where a proxy is on the way, its kernel confirms what the server never gets. So a client that hears nothing, not even a
+control frame, tries another connection beside the one that it has: a server that computes does not answer there either.
+
 Source: docs/sites.md.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import selectors
 import time
 from collections.abc import Callable
 
@@ -66,6 +71,8 @@ class TcpClient(TcpTransport):
         self._next_try = 0.0
         self._pause_s = _FIRST_PAUSE_S
         self._why = "it hung up"
+        self._heard = time.monotonic()
+        self._doubt_s = silence_s
         self._guard(self._hub)
         self._sort(self._hub)
 
@@ -86,8 +93,35 @@ class TcpClient(TcpTransport):
         if self._hub.stream is None and not self._hub.gone:
             self._reconnect(timeout_s)
             return
+        if timeout_s >= _LEAST_TRY_S and time.monotonic() - self._heard >= self._doubt_s:
+            self._try_another(timeout_s)
         for key, mask in self._selector.select(timeout_s):
             self._move(key.data, mask)
+
+    def _move(self, place: Connection, mask: int) -> None:
+        if mask & selectors.EVENT_READ:
+            self._heard, self._doubt_s = time.monotonic(), self._silence_s
+        super()._move(place, mask)
+
+    def _try_another(self, timeout_s: float) -> None:
+        """Try once, for at most `timeout_s`, to continue on another connection; without an answer this one stays."""
+        self._doubt_s *= 2
+        # In clear the server would take the session before this end knows that it answers.
+        if not self._may_return(self._hub) or self._server_route.keys is None:
+            return
+        delivery, stream, end = self._hub.delivery, self._hub.stream, time.monotonic() + timeout_s
+        with contextlib.suppress(ConfigError, PeerError):
+            found, _, _ = self._server_route.attempt(
+                # A server that has computed sends control frames before it answers a handshake.
+                end,
+                delivery.id,
+                delivery.taken,
+                unless=lambda: stream is not None and stream.peek_raw(1) != b"",
+            )
+            if found is not None and stream is not None:
+                self._hub.cut, stream.silent = self._heard, True
+                self._note(f"the connection to the server was cut{self._how(stream)}; there is another one")
+                self._continue_with(*found)
 
     def _sender(self, place: Connection, rank: int) -> PartyId:
         # The server wrote the header.
@@ -148,6 +182,7 @@ class TcpClient(TcpTransport):
             stream.close()
             self._lose(self._hub, PeerError(f"the server cannot continue: {error}", rank=SERVER.rank))
             return
+        self._heard, self._doubt_s = time.monotonic(), self._silence_s
         self._note(f"back at the server after {was_s:.1f} s")
         self._hub.feed()
         self._sort(self._hub)
