@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None, *, serve_only: bool = False) -> int:
     words = sys.argv[1:] if argv is None else argv
     config: RunConfig | FastLloydError
     events = "--events" in words  # even if the other flags are wrong
-    # The other ranks' flags may be right: to be told what is wrong with these they must find this rank.
+    # The other ranks' flags may be right: they must find this rank to learn what is wrong with its own.
     usable = RunConfig(transport=_transport(words))
     try:
         usable, _ = parse_run_options(parser(), words)

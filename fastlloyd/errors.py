@@ -130,7 +130,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     if len(word) > _LONGEST_WORD:
         return ""
-    # The dashes of two flags would make any two of them alike.
+    # The dashes of two flags would make any two of them similar.
     names = {name.casefold().lstrip("-"): name for name in islice(known, _MOST_WORDS) if len(name) <= _LONGEST_WORD}
     close = get_close_matches(word.casefold().lstrip("-"), names, n=1, cutoff=0.6)
     meant = names[close[0]] if close else word

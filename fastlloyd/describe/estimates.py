@@ -144,7 +144,7 @@ def project(values: Floats, total: float) -> Floats:
 
 
 def grade(noise: float, records: float) -> Shown:
-    """Say what may be shown of so many records, by the released number of them."""
+    """Say what may be shown of records, by their released number."""
     if records <= 0.0 or noise > COARSE * records:
         return "nothing"
     return "fine" if noise <= FINE * records else "coarse"

@@ -87,7 +87,7 @@ def execute(
     Parameters
     ----------
     config : RunConfig or FastLloydError
-        Or why there is none: the other parties must be told.
+        Or why there is none: the other parties must know.
     transport : Transport
     announcer : Announcer
     approve : Approve, optional
@@ -159,7 +159,7 @@ class _Execution:
         return Ending(EXIT_OK, self.transport.me.rank, Reason.INTERNAL, bool(outcome.late))
 
     def _prepare(self, config: RunConfig) -> FastLloydError | None:
-        """Check all inputs and make the session; return what is wrong: the other parties must be told."""
+        """Check all inputs and make the session; return what is wrong: the other parties must know."""
         me, announcer, count = self.transport.me, self.announcer, len(self.transport.peers)
         try:
             protocol = find_protocol(config.protocol)

@@ -79,9 +79,9 @@ def load_config(
 def refuse_own_keys(path: str | Path) -> None:
     """Refuse a run file that comes from somebody else and sets what is this party's own.
 
-    Between sites one party writes the run file and sends it to the others. It may hold what all parties must have
-    alike, and what its options declare as `shared`; it may not name this party's files, nor say what this party keeps,
-    shows or does with its own machine.
+    Between sites one party writes the run file and sends it to the others. It may hold what must be the same at all
+    parties, and what its options declare as `shared`; it may not name this party's files, nor say what this party
+    keeps, shows or does with its own machine.
 
     Raises
     ------

@@ -118,7 +118,7 @@ class ProtocolContract:
     @pytest.mark.process
     @pytest.mark.parametrize("masking", ["common", "threshold"])
     def test_without_a_client_the_others_go_on(self, masking: str, tmp_path: Path) -> None:
-        """A client that dies is left out of later rounds, if so many clients are not needed."""
+        """A client that dies is left out of later rounds, if the run does not need it."""
         if self.clients < 3 or not self._several_rounds:
             pytest.skip("no client can be lost")
         config = replace(self._masked(masking), min_clients=self.clients - 1)

@@ -213,7 +213,7 @@ class ClientOpening:
         return self._drawn[2]
 
     def _excess(self, t: int, history: bytes, shape: RingFormat, included: int) -> RingArray:
-        """Return the sum of the parts that are taken off with so many clients in the set."""
+        """Return the sum of the parts that are taken off with this number of clients in the set."""
         parts = self._draw_parts(t, history, shape.elements)
         return shape.ring.reduce(parts[list(self._group.parts.taken_off(included))].sum(axis=0, dtype=np.int64))
 

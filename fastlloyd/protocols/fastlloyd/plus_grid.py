@@ -303,7 +303,7 @@ def _likely(noisy: Floats, noise: float, plan: Plan) -> Floats:
 
 
 def _chance_above(height: Floats) -> Floats:
-    """Return how often noise alone is so many deviations high; 1 where that is not above zero: nothing stands out."""
+    """Return how often noise alone is that high, in deviations; 1 where that is not above zero: nothing stands out."""
     above, series = np.maximum(height, 0.0), np.zeros_like(height)
     for coefficient in reversed(_NORMAL_TAIL):
         series = (series + coefficient) * above
