@@ -22,6 +22,9 @@ _UNUSED = (
 def main(argv: Sequence[str]) -> int:
     """Print the plan and return 0; opens no data except a public --dataset, and no key."""
     config, arguments = parse_run_options(parser(), argv, links=False)
+    from fastlloyd.run.rank import limit_threads
+
+    limit_threads()  # what is measured is measured as in a run
     from fastlloyd.report.outlook import PlanLine
     from fastlloyd.run.session import find_protocol
 

@@ -33,6 +33,7 @@ from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
 from fastlloyd.run.promise import promise_lines
+from fastlloyd.run.work import work_lines
 from fastlloyd.wire.header import SERVER
 
 _ASSUMED = PlanLine(
@@ -124,6 +125,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]
             f"ring Z_2^{plan.ring_bits} (outer product: Z_2^64), {plan.fraction_bits} fraction bits (outer "
             f"product: {plan.outer_bits})",
         ),
+        *work_lines(config, None),
         PlanLine(
             "privacy",
             f"epsilon {epsilon:.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, "

@@ -12,7 +12,7 @@
 `math/fit.py`          from pairs of parties to the grid: maximum entropy, or Algorithm 5
 `math/grid.py`         line 4: k-means on the weighted grid
 `sketch/*.py`          MemEnc (Algorithms 2 and 3): Flajolet-Martin sketches with phantoms, and their cost
-`settings.py`          the settings
+`settings.py`          the settings; `plan_lines.py`, what a run computes
 `plan.py`              public parameters, the plan of one run, and how epsilon and delta are divided
 `reference.py`         the algorithm on pooled columns, without messages; `reference_weights.py`
 `protocol.py`          the class that ties it to runs, data and reports, who sees what, how much noise there is

@@ -39,6 +39,7 @@ from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error
 from fastlloyd.protocols.vertical_dp.messages import MESSAGES, SharedResult, bounds, synopsis_format
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan, PublicParameters, check_plan, make_plan
+from fastlloyd.protocols.vertical_dp.plan_lines import estimate_work
 from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import Settings
 from fastlloyd.protocols.vertical_dp.sketch.sketch import ZERO_OUT
@@ -56,6 +57,7 @@ from fastlloyd.run.inputs import fill_public
 from fastlloyd.run.outcome import Claim, Outcome, Result
 from fastlloyd.run.session import Session
 from fastlloyd.run.vertical import OwnColumns
+from fastlloyd.run.work import Work
 from fastlloyd.wire.header import SERVER
 
 
@@ -251,6 +253,10 @@ class VerticalDP(Vertical[Plan]):
             lines.append(PlanLine("sketches", f"{groups}, {phantoms}"))
         most = max(synopsis_format(plan, place).fixed_bytes for place in range(plan.clients))
         return [*lines, PlanLine("bytes", f"at most {most:,} up from a party")]
+
+    def work(self, config: RunConfig, plan: Plan) -> Work | None:
+        """Estimate what a run computes."""
+        return estimate_work(config, plan)
 
     def serve(self, session: Session) -> Party[Outcome]:
         """Run the server."""
