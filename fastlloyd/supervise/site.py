@@ -108,6 +108,7 @@ class Site:
             while not self._runs.stopped:
                 self._look()
                 if once:
+                    self._status.end()
                     for trouble in self._status.troubles:
                         raise ConfigError(trouble)
                     break

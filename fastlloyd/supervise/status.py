@@ -59,6 +59,7 @@ class SiteStatus:
         self._troubles = {"": "", _STATUS: ""}
         self._looked_at = ""
         self._stored_at: float | None = None
+        self._ended: float | None = None
 
     @property
     def troubles(self) -> Iterable[str]:
@@ -100,6 +101,11 @@ class SiteStatus:
         except UnwritableError as error:
             self.report(_STATUS, str(error))
 
+    def end(self) -> None:
+        """Note that a service that looks once has ended: its silence from now on is meant."""
+        self._ended = time.time()
+        self.store()
+
     def report(self, what: str, trouble: str) -> None:
         """Report news of what keeps the service from its work, or from writing its status; empty: nothing does."""
         if trouble and trouble != self._troubles[what]:
@@ -120,7 +126,15 @@ class SiteStatus:
         counts = Counter(state for state, _ in self._states.values())
         looked = datetime.fromisoformat(self._looked_at).timestamp()
         offers = {state: counts[state] for state in _STATES}
-        text = render_site(path.stem, str(self._me), alive=time.time(), looked=looked, offers=offers, code=self.code)
+        text = render_site(
+            path.stem,
+            str(self._me),
+            alive=time.time(),
+            looked=looked,
+            offers=offers,
+            code=self.code,
+            ended=self._ended,
+        )
         try:
             replace_file(path, [text.encode()], mode=MODE)
         except OSError as error:

@@ -86,7 +86,14 @@ def _all(view: View, own: dict[str, str]) -> Iterator[tuple[str, str, str, str]]
 
 
 def render_site(
-    task: str, party: str, *, alive: float, looked: float, offers: Mapping[str, int], code: int | None
+    task: str,
+    party: str,
+    *,
+    alive: float,
+    looked: float,
+    offers: Mapping[str, int],
+    code: int | None,
+    ended: float | None = None,
 ) -> str:
     """Write the values of a site's service in the same format.
 
@@ -100,6 +107,8 @@ def render_site(
         How many offers are in each state.
     code : int or None
         Exit code of the run that ended last; None if none has ended since the service was started.
+    ended : float, optional
+        When a service that looks once (`--once`, by a timer) ended, in Unix time: until the next it is not alive.
     """
     own = {"task": task, "party": party}
 
@@ -114,6 +123,9 @@ def render_site(
     if code is not None:
         name = "fastlloyd_site_last_exit_code"
         text += one(name, "Exit code of the run that ended last.", _sample(name, own, code))
+    if ended is not None:
+        name = "fastlloyd_site_end_time_seconds"
+        text += one(name, "When a service that looks once has ended, in Unix time.", _sample(name, own, ended))
     return text
 
 

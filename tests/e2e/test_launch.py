@@ -6,11 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from fastlloyd.run.run_file import load_config
+from fastlloyd.supervise.offers import read_settings
 from tests.mpi.support import QUICK
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -374,14 +376,45 @@ def test_chart_refuses_values_that_do_not_fit():
         {"site": {**site, "hours": "at night"}},
         {"site": {**site, "hours": "20:00-25:00"}},
         {"site": {**site, "zone": "../etc"}},
+        {"site": {**site, "repeat": True}},  # without a budget
+        {"site": {**site, "repeat": True, "budget": "3.0", "ask": False}},
+        {"site": {**site, "serviceMetrics": "/etc/metrics.prom"}},
         {"image": {**image, "digest": "latest"}},
         {"surprise": 1},
     ):
         assert not check({**values, **wrong}), wrong
 
 
+def settings_of_chart(values):
+    """Render the file of the site's service as Helm does; knows the few forms that it uses."""
+    text = (CHART / "templates" / "config.yaml").read_text()
+    block = text.partition("  site.toml: |\n")[2].rpartition("  {{- end }}")[0]
+
+    def optional(found):
+        given = values[found[2]]
+        return found[3].replace("{{ . | quote }}", json.dumps(given)).replace("{{ . }}", str(given)) if given else ""
+
+    block = re.sub(r"    {{- (with|if) \.Values\.site\.(\w+) }}\n(.*?)    {{- end }}\n", optional, block, flags=re.S)
+    block = re.sub(r'{{ printf "(\S+)%s" \.Values\.site\.(\w+) \| quote }}', lambda m: f'"{m[1]}{values[m[2]]}"', block)
+    block = re.sub(r"{{ \.Values\.site\.(\w+)(?: \| quote)? }}", lambda m: json.dumps(values[m[1]]), block)
+    assert "{{" not in block
+    return textwrap.dedent(block)
+
+
+def test_the_service_reads_what_the_chart_writes(tmp_path):
+    (values,) = documents(CHART / "values.yaml")
+    (tmp_path / "site.toml").write_text(settings_of_chart(values["site"]))
+    plain = read_settings(tmp_path)
+    assert (plain.repeat, plain.metrics, plain.hours) == (False, None, None) and "budget" not in plain.own
+    more = {"repeat": True, "budget": "3.0", "serviceMetrics": "/party/own/m/north.prom", "hours": "20:00-06:00"}
+    (tmp_path / "site.toml").write_text(settings_of_chart(values["site"] | more))
+    full = read_settings(tmp_path)
+    assert (full.repeat, str(full.metrics), full.own["budget"]) == (True, "/party/own/m/north.prom", 3.0)
+    assert full.hours is not None
+
+
 @pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")
-@pytest.mark.parametrize("words", [(), SERVER_VALUES])
+@pytest.mark.parametrize("words", [(), SERVER_VALUES, ("--set", "site.repeat=true", "--set-string", "site.budget=3.0")])
 def test_helm_accepts_the_chart(words):
     pytest.importorskip("yaml", reason="PyYAML reads the manifests")
     linted = call("helm", "lint", "--strict", CHART, *words)

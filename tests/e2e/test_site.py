@@ -178,6 +178,39 @@ def test_the_server_is_asked_for_its_run_and_a_person_for_consent(parties, folde
     assert "no answer from" in looked.stdout and states(folder) == {"march": "done"}
 
 
+def test_a_run_that_comes_again_is_joined_under_its_approval_until_the_budget_ends(parties, folder, tmp_path):  # noqa: F811 a fixture
+    (folder / "offers" / "first.toml").unlink()
+    planned = tmp_path / "planned.toml"
+    planned.write_text(OFFER.format(limit=LIMIT_S))
+
+    def month(name, *, consent=False):
+        """The server makes its run again under its name; the site looks once."""
+        with Common(parties, tmp_path / name, planned) as others:
+            others.serve("--offer", "march")
+            settle(folder, parties, others.port, "ask = true\nrepeat = true\nbudget = 8.0\n")
+            for rank in range(2, CLIENTS + 1):
+                others.join(rank)
+            if consent:
+                assert site(folder, "--once").returncode == 0 and states(folder) == {"march": "waits for consent"}
+                assert site(folder, "--agree", "march", "--yes", "--d", "2").returncode == 0
+            looked = site(folder, "--once")
+            assert looked.returncode == 0, looked.stderr
+            return set(others.codes(0, *range(2, CLIENTS + 1))), others.result(2) / "centroids.csv", looked.stdout
+
+    kept = folder / "state" / "client-1" / "ledger.jsonl"
+    spent = []
+    for name, results, consent in (("september", "march", True), ("october", "march-2", False)):
+        codes, centroids, said = month(name, consent=consent)
+        assert (codes, states(folder)) == ({0}, {"march": "done"}), said
+        assert (folder / "results" / results / "centroids.csv").read_text() == centroids.read_text()
+        spent.append(len({json.loads(line)["run"] for line in kept.read_text().splitlines()}))
+    assert spent == [1, 2]
+    before = kept.read_text()
+    codes, _, said = month("november")
+    assert codes == {4} and states(folder) == {"march": "failed"} and "budget" in said, said
+    assert kept.read_text() == before and not (folder / "results" / "march-3" / "centroids.csv").exists()
+
+
 def test_an_offer_of_the_server_is_hostile(parties, folder, tmp_path):  # noqa: F811 a fixture
     settle(folder, parties, 4400)
     settings = read_settings(folder)

@@ -660,6 +660,12 @@ def test_the_service_has_metrics(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     text = (folder / "site.prom").read_text()
     assert waits + "1\n" in text and "last_exit_code" not in text
     assert f"fastlloyd_site_look_time_seconds{{{labels}}} " in text
+    # A service that looks once has ended on purpose; one that stays, or was killed, says no such thing.
+    assert f"fastlloyd_site_end_time_seconds{{{labels}}} " in text
+    stays = Site(read_settings(folder), lambda line: None)
+    stays._status.look()
+    stays._status.store()
+    assert "fastlloyd_site_end_time_seconds" not in (folder / "site.prom").read_text()
     approve_all = folder / "approvals" / "march.json"
     approve_all.write_text("{}")
     look(folder)

@@ -178,7 +178,7 @@ def test_alert_rules_ask_for_metrics_that_there_are() -> None:
     path = Path(__file__).parents[3] / "launch" / "prometheus" / "fastlloyd.rules.yml"
     (group,) = yaml.safe_load(path.read_text())["groups"]
     shown = samples(render(view(exit_code=3, budget=1.0, certificate_ends=1.0), "x")).keys()
-    shown |= samples(render_site("x", "client 1", alive=2.0, looked=1.0, offers={"done": 1}, code=3)).keys()
+    shown |= samples(render_site("x", "client 1", alive=2.0, looked=1.0, offers={"done": 1}, code=3, ended=3.0)).keys()
     for rule in group["rules"]:
         assert rule.keys() >= {"alert", "expr", "labels", "annotations"}
         assert set(re.findall("fastlloyd_(?:run|site)_[a-z_]+", rule["expr"])) <= shown, rule
