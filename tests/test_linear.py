@@ -304,6 +304,7 @@ OWN = {
     ),
     "one call of a listed function for each file of this party's state": (
         *("run.budget_terms:read_kept", "run.state:StateDir.interrupted_run", "run.state:StateDir._mark_in"),
+        "dossier.own_part:check_own",
         *(
             "run.state:StateDir._files",
             "run.state:StateDir._read",

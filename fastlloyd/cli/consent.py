@@ -13,6 +13,7 @@ from fastlloyd.crypto.link.identity import group_hex, load_key, write_atomically
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.approval import sign_approval
 from fastlloyd.dossier.content import summarise
+from fastlloyd.dossier.own_part import keep_own, own_path, own_values
 from fastlloyd.dossier.planned_run import plan_run
 from fastlloyd.errors import ConfigError, printable
 from fastlloyd.report.files import PUBLIC_MODE
@@ -90,15 +91,20 @@ def ask_consent(
         print(f"  {'and the rest' if claim else 'nothing'} is not known: {run.why_unforeseen}")
     elif run.foreseen.note:
         print(f"  {'':<{width}}  ({run.foreseen.note})")
+    if config.data is not None:
+        print("\nThis site's own settings, which stay here; the approval has a commitment to them alone:\n")
+        for name, value in own_values(config).items():
+            print(f"  {name:<{width}}  {printable(show_value(value))}")
     if expires is not None:
         print(f"\nThe approval holds until {expires}.")
     if not yes:
         ask("Type yes to approve exactly this:", "not approved; nothing was written")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     identity = roster.identity(owner.party, key)
-    approval = sign_approval(run.values, identity, roster, approved_at=now, claim=claim, expires=expires)
+    own = keep_own(path, config)
+    approval = sign_approval(run.values, identity, roster, approved_at=now, claim=claim, expires=expires, own=own)
     write_atomically(path, approval.text().encode(), PUBLIC_MODE)
     print(
         f"approved: {path}; `fastlloyd join --approval {path}` refuses any other run. Send a copy to the operator if "
-        "asked for it"
+        "asked for it" + ("" if own is None else f"; {own_path(path)} belongs beside it and stays here")
     )

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 
 from fastlloyd.crypto.link.identity import Identity, sign, verifies
 from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.dossier.own_part import check_own
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.party.plain_plan import ACCOUNTING_SLACK
 from fastlloyd.privacy.accountant import spent
@@ -63,6 +64,8 @@ class Approval:
         SHA-256 of the canonical values, hexadecimal: short enough to be compared by telephone.
     values : mapping
         As `public_values` returns them.
+    own : str or None
+        Commitment to the site's own settings (`own_part`); None and absent from the file if it names no records.
     signature : str
         Ed25519 under the site's key in the roster, over all other fields; hexadecimal.
     """
@@ -75,6 +78,7 @@ class Approval:
     claim: Mapping[str, Any] | None = None
     digest: Annotated[str, Within(64, 64)]
     values: Mapping[str, Any]
+    own: Annotated[str, Within(64, 64)] | None = None
     signature: Annotated[str, Within(128, 128)]
 
     @property
@@ -93,7 +97,8 @@ class Approval:
         return json.dumps(self._content(), sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
     def _content(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        content = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in content.items() if name != "own" or value is not None}
 
 
 def read_expiry(text: str) -> datetime:
@@ -127,6 +132,7 @@ def sign_approval(
     approved_at: str,
     claim: Mapping[str, Any] | None = None,
     expires: str | None = None,
+    own: str | None = None,
 ) -> Approval:
     """Sign the public values and the claim of a run, as the owner of a key.
 
@@ -146,6 +152,7 @@ def sign_approval(
         expires=expires,
         digest=digest(values).hex(),
         values=values,
+        own=own,
         signature="",
     )
     return replace(approval, signature=sign(identity, approval.statement(), domains.APPROVAL).hex())
@@ -342,7 +349,7 @@ def approved_by_all(folder: Path, config: RunConfig) -> Approved:
 
 
 def approved(path: Path, config: RunConfig, place: OwnRank) -> Approved:
-    """Return this client's approval, for the checks of a run; its signature is checked at once."""
+    """Return this client's approval, for the checks of a run; its signature and own settings are checked at once."""
     if config.roster is None:
         raise ConfigError("--approval: needs --roster and --key, whose owner has approved")
     roster = Roster.load(Path(config.roster))
@@ -352,4 +359,6 @@ def approved(path: Path, config: RunConfig, place: OwnRank) -> Approved:
             f"--approval {path}: it is the approval of {approval.name!r} ({approval.party}), and this is {place.me}; "
             "give this party's own"
         )
+    if approval.own is not None:
+        check_own(path, approval.own, config)
     return Approved({f"--approval {path}": approval})

@@ -91,9 +91,8 @@ class SiteSettings:
 
     @property
     def approving(self) -> dict[str, Any]:
-        """What an approval of this site reads of its own keys: those of its links, and what limits its runs."""
-        budget = {name: self.own[name] for name in ("budget", "budget_delta") if name in self.own}
-        return {**self.links, **budget, "state_dir": str(self.folder / "state")}
+        """What an approval of this site covers or reads of its own keys."""
+        return {**self.own, "state_dir": str(self.folder / "state")}
 
     @property
     def links(self) -> dict[str, Any]:

@@ -122,6 +122,15 @@ def test_a_changed_offer_is_not_joined(parties, folder, tmp_path):  # noqa: F811
     assert not ledger.exists() or ledger.stat().st_size == 0
 
 
+def test_a_setting_of_the_site_that_changed_after_consent_is_named(parties, folder):  # noqa: F811 a fixture
+    assert site(folder, "--agree", "first", "--yes").returncode == 0
+    settle(folder, parties, 1, 'missing = "drop"\n')
+    looked = site(folder, "--once")
+    assert looked.returncode == 0 and states(folder) == {"first": "failed"}, looked.stdout
+    log = (folder / "logs" / "first.log").read_text()
+    assert "own settings are not those that a person approved: missing: approved refuse, this run has drop" in log
+
+
 def test_it_tries_again_while_nothing_is_spent_and_stops_when_told(parties, folder):  # noqa: F811 a fixture
     settle(folder, parties, 1, "patience = 2\n")
     assert site(folder, "--agree", "first", "--yes").returncode == 0

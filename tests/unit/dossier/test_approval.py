@@ -28,14 +28,14 @@ from fastlloyd.dossier.approval import (
     sign_approval,
 )
 from fastlloyd.dossier.approval import approved as approved_by_client
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.protocols import registry
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.execute import execute
 from fastlloyd.run.inputs import public_values
 from fastlloyd.run.own_rank import OwnRank
-from fastlloyd.run.run_file import with_values
+from fastlloyd.run.run_file import load_config, with_values
 from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.values import differences, digest, flatten
@@ -430,3 +430,114 @@ def test_approvals_without_a_roster_prove_nothing(site: Path) -> None:
 
 def test_an_approval_hides_nothing_of_what_is_signed() -> None:
     assert isinstance(APPROVAL, Approval) and json.loads(APPROVAL.text())["values"] == VALUES
+
+
+OWN = 'data = "own.csv"\nmissing = "refuse"\nbudget = 3.0\nstate_dir = "state"\nroster = "roster.toml"\nkey = "1.key"\n'
+
+
+@pytest.fixture
+def north(tmp_path: Path) -> Path:
+    """The folder of client 1, who has a run file of the operator, and a file of its own settings."""
+    ROSTER.save(tmp_path / "roster.toml")
+    save_identity(IDENTITIES[1], tmp_path / "1.key", tmp_path / "1.pem")
+    (tmp_path / "run.toml").write_text('bounds = "0,10"\nn_total = 150\nk = 3\nrounds = 1\n')
+    (tmp_path / "own.toml").write_text(OWN)
+    return tmp_path
+
+
+def agree(folder: Path, output: str = "approval.json", *flags: str) -> Path:
+    words = ["agree", "--config", str(folder / "run.toml"), "--site", str(folder / "own.toml"), "--yes", "--d", "2"]
+    assert main([*words, "--output", str(folder / output), *flags]) == 0
+    return folder / output
+
+
+def own_check(folder: Path, approval: Path, **flags: Any) -> Approved:
+    """Check as `join` does, with what stands in the site's own file now."""
+    config = load_config(folder / "run.toml", flags, site=folder / "own.toml")
+    return approved_by_client(approval, config, OwnRank(me=PartyId(1)))
+
+
+def test_an_approval_covers_the_site_s_own_settings_and_shows_none_of_them(
+    north: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    approval = agree(north)
+    said = capsys.readouterr().out
+    assert "This site's own settings, which stay here" in said and "approval.json.own belongs beside it" in said
+    beside = north / "approval.json.own"
+    assert beside.stat().st_mode & 0o777 == 0o600 and '"missing": "refuse"' in beside.read_text()
+    assert "own.csv" not in approval.read_text() and "missing" not in approval.read_text()
+    own_check(north, approval)
+    # Paths count, not how they are written, nor where a command is typed.
+    monkeypatch.chdir(north)
+    (north / "own.toml").write_text(OWN.replace('"own.csv"', '"../' + north.name + '/own.csv"'))
+    own_check(Path(), Path("approval.json"))
+    (north / "own.toml").write_text(OWN.replace('"state"', '"elsewhere"') + 'output = "there"\nmetrics = "x.prom"\n')
+    own_check(north, approval)
+
+
+def test_what_others_read_of_it_cannot_be_guessed(north: Path) -> None:
+    """The same settings give another commitment each time, so none is a function of the settings alone."""
+    seen = {json.loads(agree(north, f"{number}.json").read_text())["own"] for number in range(4)}
+    assert len(seen) == 4 and all(re.fullmatch("[0-9a-f]{64}", one) for one in seen)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('missing = "refuse"', 'missing = "drop"', "missing: approved refuse, this run has drop"),
+        ('"own.csv"', '"other.csv"', "other.csv"),
+        ("budget = 3.0", "budget = 30.0", "budget: approved 3, this run has 30"),
+        ("budget = 3.0", 'budget = 3.0\ndecimal = ","\ndelimiter = ";"', "decimal: approved"),
+        ("budget = 3.0", "budget = 3.0\nreview = true", "review: approved false, this run has true"),
+    ],
+)
+def test_another_setting_of_the_site_makes_its_approval_stale(north: Path, old: str, new: str, sentence: str) -> None:
+    approval = agree(north)
+    (north / "own.toml").write_text(OWN.replace(old, new))
+    with pytest.raises(ConfigError, match="own settings are not those that a person approved") as caught:
+        own_check(north, approval)
+    assert sentence in str(caught.value) and caught.value.reason is Reason.NOT_APPROVED
+    agree(north, "anew.json")
+    own_check(north, north / "anew.json")
+
+
+def test_a_question_to_a_database_counts_by_its_content(north: Path) -> None:
+    (north / "question.sql").write_text("SELECT a, b FROM people")
+    database = OWN.replace('"own.csv"', '"postgresql://ward@db/omop"') + 'query = "question.sql"\n'
+    (north / "own.toml").write_text(database)
+    approval = agree(north)
+    own_check(north, approval)
+    (north / "question.sql").write_text("SELECT a, b FROM people WHERE ill")
+    with pytest.raises(ConfigError, match="query_sha256: approved"):
+        own_check(north, approval)
+    (north / "question.sql").unlink()
+    with pytest.raises(ConfigError, match="--query .*: cannot be read"):
+        own_check(north, approval)
+
+
+def test_what_opens_the_commitment_must_be_there_and_be_the_right_one(north: Path) -> None:
+    approval, other = agree(north), agree(north, "other.json")
+    beside = north / "approval.json.own"
+    (north / "own.toml").write_text(OWN.replace("refuse", "drop"))
+    for content in (
+        (north / "other.json.own").read_text(),
+        beside.read_text().replace("refuse", "drop"),  # to make it fit what is set now
+        "{}",
+        beside.read_text().replace('"opening": "', '"opening": "zz'),
+    ):
+        beside.write_text(content)
+        with pytest.raises(ConfigError, match="belongs to another approval, or was changed"):
+            own_check(north, approval)
+    beside.unlink()
+    with pytest.raises(
+        ConfigError, match=r"approval\.json\.own, which `fastlloyd agree` wrote with it, cannot be read"
+    ):
+        own_check(north, approval)
+    assert other.exists()
+
+
+def test_an_approval_that_names_no_records_covers_the_run_alone(north: Path) -> None:
+    words = ["--config", str(north / "run.toml"), "--roster", str(north / "roster.toml"), "--key", str(north / "1.key")]
+    assert main(["agree", *words, "--yes", "--d", "2", "--output", str(north / "run.json")]) == 0
+    assert "own" not in json.loads((north / "run.json").read_text()) and not (north / "run.json.own").exists()
+    own_check(north, north / "run.json", missing="drop")
