@@ -69,8 +69,8 @@ class Moment:
         return [self.frame[: self.head] + body]
 
     def with_header(self, **changes: int) -> list[bytes]:
-        kind, version, attempt, round_ = _HEADER.unpack_from(self.frame)
-        parts = {"kind": kind, "version": version, "attempt": attempt, "round": round_} | changes
+        kind, version, step, round_ = _HEADER.unpack_from(self.frame)
+        parts = {"kind": kind, "version": version, "step": step, "round": round_} | changes
         return [_HEADER.pack(*parts.values()) + self.body]
 
     @property

@@ -12,6 +12,7 @@ import pytest
 from fastlloyd.errors import FastLloydError, InternalError, PeerError
 from fastlloyd.lifecycle.closing import Counters, Totals
 from fastlloyd.lifecycle.hello import Go, Hello, PlanProposal, Ready
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate
 from fastlloyd.protocols.secfc.messages import Size
 from fastlloyd.run.simulation import Tap, run_together
 from fastlloyd.wire.header import Header, PartyId
@@ -56,6 +57,13 @@ class Change:
         changed = ACTS[self.act](moment)[0][HEADER_BYTES:]
         self.changed = changed != body
         return changed
+
+
+@pytest.mark.parametrize("act", ["version", "type", "attempt", "round next", "round past", "round final", "round far"])
+def test_a_change_of_the_header_is_one(act: str) -> None:
+    frame = Header(MaskedUpdate.TYPE, 3).encode() + b"body"
+    (changed,) = ACTS[act](Moment(frame, HEADER_BYTES, None, random.Random(1), [], lambda raw: None, {}))
+    assert changed[:HEADER_BYTES] != frame[:HEADER_BYTES] and changed[HEADER_BYTES:] == b"body"
 
 
 @pytest.fixture(scope="module", params=PLAYS)
