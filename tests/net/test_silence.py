@@ -49,7 +49,7 @@ def receive_until(client: TcpClient, condition: Callable[[], object]) -> list:
     found, end = [], time.monotonic() + LIMIT_S
     while not condition():
         assert time.monotonic() < end
-        found.append(client.receive(0.3))
+        found.append(client.receive(1.0))
     return [item for item in found if item is not None]
 
 

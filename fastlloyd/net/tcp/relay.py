@@ -153,6 +153,7 @@ class Relay(Door):
 
     def _until(self, timeout_s: float) -> float:
         """Return how long to wait at most, so that stalled and lost clients are dropped in time."""
+        timeout_s = min(timeout_s, self._beat_s)
         if self._holding:
             timeout_s = min(timeout_s, _TICK_S, self._stall_s)
         for place in self._away:  # the first has been away longest

@@ -94,8 +94,8 @@ class TcpClient(TcpTransport):
             self._reconnect(timeout_s)
             return
         if timeout_s >= _LEAST_TRY_S and time.monotonic() - self._heard >= self._doubt_s:
-            self._try_another(timeout_s)
-        for key, mask in self._selector.select(timeout_s):
+            self._try_another(min(timeout_s, _TRY_S, self._silence_s))
+        for key, mask in self._selector.select(min(timeout_s, self._beat_s)):
             self._move(key.data, mask)
 
     def _move(self, place: Connection, mask: int) -> None:

@@ -174,7 +174,7 @@ class TcpTransport(Transport):
             remaining_s = end - time.monotonic()
             if remaining_s <= 0:
                 return None
-            self._pump(min(remaining_s, self._beat_s))
+            self._pump(remaining_s)
             self._beat()
         item = self._inbox.popleft()
         if isinstance(item, PeerError):
@@ -224,7 +224,7 @@ class TcpTransport(Transport):
 
     @abstractmethod
     def _pump(self, timeout_s: float) -> None:
-        """Move bytes; wait at most `timeout_s` for the first."""
+        """Move bytes; wait for the first until the next control frame is due, and at most `timeout_s`."""
 
     @abstractmethod
     def _route(self, place: Connection, rank: int, frame: bytes) -> None:
