@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from fastlloyd.errors import PeerError, PeerGone, PeerTimeout, format_count, name_some
+from fastlloyd.errors import Aborted, PeerError, PeerGone, PeerTimeout, Reason, format_count, name_some
 from fastlloyd.lifecycle.messages import setup_bounds
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.link.sums import Order
@@ -23,7 +23,7 @@ from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Allow, Effect, Gather, Party, Receive, Send
 from fastlloyd.run.inbox import Inbox
 from fastlloyd.run.machine import Host
-from fastlloyd.wire.header import HEADER_BYTES, SERVER, SETUP_ROUND, Header, Message, PartyId
+from fastlloyd.wire.header import COMPARE_ROUND, HEADER_BYTES, SERVER, SETUP_ROUND, Header, Message, PartyId
 
 T = TypeVar("T")
 # A client waits this much longer than the server, so that the server names the silent one first.
@@ -31,6 +31,8 @@ GRACE_S = 2.0
 # An aggregator waits this much less than the server, at most, so that its sum is there in time.
 _NESTED = 4
 _MOST_MS = (1 << 32) - 1
+_OWN_TROUBLE = (Reason.INTERRUPTED, Reason.TIMEOUT, Reason.GONE, Reason.STATE, Reason.OUTPUT, Reason.INTERNAL)
+"""Why a client leaves that says nothing against another party but that it does not hear of the server."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +66,7 @@ class Driver:
         self._deadlines = deadlines
         self._host = host
         self._inbox = Inbox(setup_bounds(me))
-        self._gone: dict[PartyId, PeerGone] = {}  # whoever needs one of them will say so
+        self._gone: dict[PartyId, PeerGone | Aborted] = {}  # whoever needs one of them will say so
         self._awaited: tuple[tuple[PartyId, ...], str] = ((), "")
 
     def awaited(self) -> str:
@@ -177,8 +179,12 @@ class Driver:
                     end, patience_s = min(end, time.monotonic() + patience_s), None
             if len(answers) + len(awaited) < effect.at_least:
                 raise next(iter(self._gone.values()))
+            self._dismiss()
             self._awaited = (tuple(awaited), effect.type.__name__)
-            news = self._wait(end)
+            try:
+                news = self._wait(end)
+            except Aborted as error:
+                news = self._let_go(error, effect)
         if len(answers) >= effect.at_least:
             level = logging.WARNING if effect.patience_s is None else logging.DEBUG
             _log.log(level, "%s not waited for any longer", name_some(awaited))
@@ -191,6 +197,25 @@ class Driver:
             rank=silent.rank,
         )
 
+    def _let_go(self, error: Aborted, effect: Gather) -> tuple[PartyId, ...]:
+        """Take a client that ends the run because of its own trouble for lost, as one that was killed.
+
+        Whoever is needed, or says that another party broke the rules, ends the run for all.
+        """
+        peer = PartyId(error.by)
+        own = error.rank in (SERVER.rank, error.by) and error.reason in _OWN_TROUBLE
+        if not self._me.is_server or not own or not (effect.round < COMPARE_ROUND or peer in effect.late):
+            raise error
+        self._gone[peer] = error
+        return (peer,)
+
+    def _dismiss(self) -> None:
+        """Answer clients that ended the run for themselves: it goes on without them."""
+        for peer, error in self._gone.items():
+            if isinstance(error, Aborted) and peer not in self._links.gone:
+                _log.warning("%s; the run goes on without %s", error, peer)
+                self._links.dismiss(peer)
+
     def _limit(self, round_: int) -> float:
         return self._deadlines.setup_s if round_ == SETUP_ROUND else self._deadlines.round_s
 
@@ -200,7 +225,7 @@ class Driver:
         try:
             arrived = self._links.receive(max(remaining, 0.0))
         except PeerGone as error:
-            self._gone[PartyId(error.rank)] = error
+            self._gone.setdefault(PartyId(error.rank), error)
             if error.rank == SERVER.rank:
                 # Nothing goes on without it; waiting for another client would blame that one.
                 raise

@@ -39,12 +39,15 @@ class Death:
     moment : {'before', 'in', 'after'}
         Before it is stored, before it is sent, once it is sent.
     t : int
+    number : int
+        The signal; after SIGTERM it says that it leaves.
     """
 
     rank: int
     step: type
     moment: str
     t: int = OF_ROUND
+    number: int = signal.SIGKILL
 
     def install(self) -> None:
         """Prepare this process for its end."""
@@ -53,10 +56,10 @@ class Death:
         def deadly(driver: Driver, effect: Effect) -> Any:
             here = isinstance(effect, Send) and effect.round == self.t and type(effect.message) is self.step
             if (self.moment == BEFORE and self._is_stored(effect)) or (self.moment == IN and here):
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), self.number)
             result = perform(driver, effect)
             if self.moment == AFTER and here:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), self.number)
             return result
 
         Driver._perform = deadly  # type: ignore[method-assign]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.errors import EXIT_INPUT, EXIT_OK
+from fastlloyd.errors import EXIT_INPUT, EXIT_OK, EXIT_PEER
 from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.lifecycle.threshold.messages import QuickAnswer, RoundSet, SetVote, SetVotes
 from fastlloyd.report.document import load
@@ -95,17 +95,17 @@ def check_sent(*folders: Path) -> None:
 
 def check(records: Path, folder: Path, m: int, lying: int, dead: tuple[Death, ...]) -> None:
     ended = run(records, folder / "run", m, lying, *dead)
-    gone = {death.rank for death in dead}
-    expected = tuple(-signal.SIGKILL if rank in gone else EXIT_OK for rank in range(m + 1))
+    gone = {death.rank: EXIT_PEER if death.number == signal.SIGTERM else -signal.SIGKILL for death in dead}
+    expected = tuple(gone.get(rank, EXIT_OK) for rank in range(m + 1))
     assert ended.codes == expected, (dead, ended.codes, [text[-600:] for text in ended.said])
     report = load(folder / "run" / "out-1" / "report.json")
     included = [entry["clients_included"] for entry in report["rounds"]]
     everybody = set(range(1, m + 1))
     assert set(included[OF_ROUND - 1]) == everybody
     # A vector that has left may still be lost with the link of its sender.
-    assert everybody - gone <= set(included[OF_ROUND]) <= everybody - {d.rank for d in dead if not d.in_sum}
-    assert set(included[-1]) == everybody - gone
-    check_ledgers(folder / "state", dict.fromkeys(everybody - gone, ROUNDS))
+    assert everybody - gone.keys() <= set(included[OF_ROUND]) <= everybody - {d.rank for d in dead if not d.in_sum}
+    assert set(included[-1]) == everybody - gone.keys()
+    check_ledgers(folder / "state", dict.fromkeys(everybody - gone.keys(), ROUNDS))
     check_sent(folder / "run")
     # Whoever answers later than T others is no loss.
     left = [line for line in ended.said[0].splitlines() if "not waited for any longer" in line]
@@ -122,6 +122,11 @@ def test_with_nobody_lost_a_round_has_two_round_trips(records: Path, tmp_path: P
 @pytest.mark.parametrize("number", range(len(FEW)))
 def test_the_others_come_to_a_result(number: int, records: Path, tmp_path: Path) -> None:
     check(records, tmp_path, 5, 0, FEW[number])
+
+
+@pytest.mark.parametrize("number", range(len(FEW)))
+def test_the_others_come_to_a_result_when_sites_are_shut_down(number: int, records: Path, tmp_path: Path) -> None:
+    check(records, tmp_path, 5, 0, tuple(replace(death, number=signal.SIGTERM) for death in FEW[number]))
 
 
 @pytest.mark.slow

@@ -431,6 +431,27 @@ def test_the_server_ends_the_run_for_who_floods_it():
         leave_together(links[0], deadline_s=LIMIT_S)
 
 
+def test_a_client_that_was_lost_before_is_not_waited_for_at_the_end():
+    links = connected(3)
+    links[1].post(SERVER, FrameKind.DONE, b"", FINAL_ROUND)
+    links[2].close(lost=True)
+    with pytest.raises(PeerGone):  # the closing exchange takes note of it, and goes on
+        while True:
+            links[0].step(LIMIT_S)
+    with pytest.raises(PeerGone, match="client 2 is gone: it ended before it had written its files"):
+        leave_together(links[0], deadline_s=LIMIT_S)
+
+
+def test_a_client_that_is_late_ends_nothing_for_the_others():
+    links = connected(3)
+    links[2].post(SERVER, FrameKind.ABORT, Notice(2, Reason.INTERRUPTED, 3).encode(), FINAL_ROUND)
+    links[1].post(SERVER, FrameKind.DONE, b"", FINAL_ROUND)
+    leave_together(links[0], deadline_s=LIMIT_S, late=[TWO])
+    with pytest.raises(Aborted, match="client 2 was interrupted"):  # the answer that it waits for
+        while True:
+            links[2].step(LIMIT_S)
+
+
 @given(st.binary(max_size=40))
 def test_any_bytes_decode_exactly_or_are_refused(body):
     for decode in (lambda: Notice.decode(body, 4), lambda: Start.decode(body), lambda: StartDecision.decode(body, 4)):

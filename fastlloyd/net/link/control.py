@@ -155,8 +155,10 @@ def leave_together(links: SecureLinks, *, deadline_s: float, late: Collection[Pa
         links.post(SERVER, FrameKind.DONE, b"", FINAL_ROUND)
     end = time.monotonic() + deadline_s
     while missing := sorted(awaited - links.finished):
+        if lost := [peer for peer in missing if peer in links.gone]:
+            raise PeerGone(f"{lost[0]} is gone: it ended before it had written its files", rank=lost[0].rank)
         remaining_s = end - time.monotonic()
-        if remaining_s <= 0 or not _step_at_the_end(links, remaining_s):
+        if remaining_s <= 0 or not _step_at_the_end(links, remaining_s, late):
             raise PeerTimeout(
                 f"{missing[0]} did not finish writing its files within {deadline_s:g} s: look at its own messages",
                 rank=missing[0].rank,
@@ -166,11 +168,14 @@ def leave_together(links: SecureLinks, *, deadline_s: float, late: Collection[Pa
             links.post(peer, FrameKind.DONE, b"", FINAL_ROUND)
 
 
-def _step_at_the_end(links: SecureLinks, timeout_s: float) -> bool:
-    """Handle one frame; a client ignores faults of other clients."""
+def _step_at_the_end(links: SecureLinks, timeout_s: float, late: Collection[PartyId]) -> bool:
+    """Handle one frame; a client ignores faults of other clients, the server those of clients that are not awaited."""
     try:
         return links.step(timeout_s)
     except (PeerError, Aborted) as error:
+        if links.me == SERVER and isinstance(error, Aborted) and PartyId(error.by) in late:
+            links.dismiss(PartyId(error.by))
+            return True
         by_server = error.rank == SERVER.rank if isinstance(error, PeerError) else links.verdict is not None
         if links.me == SERVER or by_server:
             raise

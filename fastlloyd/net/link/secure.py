@@ -176,6 +176,13 @@ class SecureLinks:
         """From now on handle only abort notices and their acknowledgements, and raise nothing."""
         self._ending = True
 
+    def dismiss(self, peer: PartyId) -> None:
+        """At the server: answer a client that ended the run with its own notice, and go on without it."""
+        for _, notice in [each for each in self.notices if each[0] == peer]:
+            self.post(peer, FrameKind.ABORT, notice.encode(), FINAL_ROUND)
+        self.notices = [each for each in self.notices if each[0] != peer]
+        self.gone.add(peer)
+
     def post(self, peer: PartyId, kind: FrameKind, body: bytes, round: int) -> None:
         """Send a plain control frame; a peer that is gone is noted, not raised."""
         frame = bytes([kind]) + body

@@ -84,7 +84,8 @@ def run_month(year: Year, truth: Truth, name: str, draw: random.Random) -> dict[
     """Run the sessions of one month."""
     sessions: list[dict[str, Any]] = []
     found: list[str] = []
-    resume, hit = False, set()
+    resume = False
+    hit: set[int] = set()
     while len(sessions) < _MOST_SESSIONS:
         often = (0.8, 0.4)[len(sessions)] if len(sessions) < 2 else 0.0
         count = draw.choice((1, 1, 1, 2)) if draw.random() < often else 0
@@ -95,10 +96,10 @@ def run_month(year: Year, truth: Truth, name: str, draw: random.Random) -> dict[
         year.start(name, resume=resume)
         code, problems = run_session(year, faults)
         hit |= {fault.rank for fault in faults}
-        stands = truth.observe(year)
+        stands = truth.observe(year, hit)
         problems += check_words(year, code, faults, resume)
         for site in year.sites:
-            problems += check_ledger(truth, site, site.rank in hit)
+            problems += check_ledger(truth, site)
             problems += check_site(year, site, code, faults)
         problems += check_left(year)
         if not faults and code != EXIT_OK and (can_resume or not resume):

@@ -44,16 +44,22 @@ class Truth:
         The releases of a whole run by offer, from the first report.
     included : dict
         By run and round: whose vectors the answer contains, where a report says so.
+    hit : dict
+        By run: the sites that faults met. With threshold masks the others may have gone on without them.
+    lines : dict
+        By site: its ledger at the last look.
     """
 
     answered: dict[str, int] = field(default_factory=dict)
     kind: dict[str, str] = field(default_factory=dict)
     planned: dict[str, dict[int, list[str]]] = field(default_factory=dict)
     included: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    hit: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     lines: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
 
-    def observe(self, year: Year) -> str | None:
-        """Read what the server has answered; give the run that stands interrupted at it."""
+    def observe(self, year: Year, hit: set[int]) -> str | None:
+        """Read what the server has answered; give the run that stands interrupted at it. `hit`: in this month."""
+        before = set(self.answered)
         folder = year.operator / "state" / "server" / "run"
         for path in (year.operator / "results").glob("*/server.json"):
             content = json.loads(path.read_text())
@@ -66,6 +72,8 @@ class Truth:
             self.kind.setdefault(run, year.name)
             answered = len(list(folder.glob("reply-*")))
             self.answered[run] = max(answered, self.answered.get(run, 0))
+        for one in (self.answered.keys() - before) | ({run} - {None}):
+            self.hit[str(one)] |= hit
         return run
 
     def _report(self, content: dict[str, Any], new: bool, name: str | None) -> None:
@@ -90,21 +98,8 @@ def begun(folder: Path) -> str | None:
         return None
 
 
-def check_ledger(truth: Truth, site: Site, hit: bool) -> list[str]:
-    """Compare a site's ledger with what was released.
-
-    Parameters
-    ----------
-    truth : Truth
-    site : Site
-    hit : bool
-        Whether this month's faults met it: with threshold masks the others may have gone on without it.
-
-    Returns
-    -------
-    list of str
-        Faults.
-    """
+def check_ledger(truth: Truth, site: Site) -> list[str]:
+    """Compare a site's ledger with what was released; return what is wrong."""
     content = (site.own / "ledger.jsonl").read_bytes()
     lines = content.split(b"\n")[:-1]
     before = truth.lines[site.rank]
@@ -121,7 +116,8 @@ def check_ledger(truth: Truth, site: Site, hit: bool) -> list[str]:
         planned, own = truth.planned.get(truth.kind.get(run, "")), held.get(run, {})
         for t in range(answered):
             inside = truth.included.get((run, t))
-            needed = site.rank in inside if inside is not None else not (hit and truth.kind[run] == "three")
+            left_out = site.rank in truth.hit[run] and truth.kind[run] == "three"
+            needed = site.rank in inside if inside is not None else not left_out
             if needed and not own.get(t):
                 found.append(f"site {site.rank}: round {t} of run {run[:8]} was released and is not in its ledger")
         for t, names in own.items():
