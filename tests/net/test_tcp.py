@@ -768,6 +768,18 @@ def test_a_server_that_has_not_started_is_waited_for_until_the_deadline(monkeypa
     ]
 
 
+def test_a_resolver_that_does_not_answer_is_named_in_place_of_the_operator(monkeypatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fails)
+    said: list[str] = []
+    with pytest.raises(PeerTimeout, match="name service does not answer.*getent hosts") as caught:
+        join(Route(Address("operator.example.org", 4400), 1, None), deadline_s=0.3, note=said.append)
+    sentences = [str(caught.value), *said]
+    assert len(said) == 1 and not any("has not started" in text or "firewall" in text for text in sentences)
+
+
 def test_who_waits_long_is_reminded_after_ever_longer_times(monkeypatch) -> None:
     monkeypatch.setattr(spoke, "_REMIND_S", 0.2)
     monkeypatch.setattr(spoke, "_LONGEST_PAUSE_S", 0.15)

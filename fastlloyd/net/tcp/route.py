@@ -21,6 +21,8 @@ from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.wire.header import SERVER
 
 MOST_OFFER_BYTES = 1 << 18
+# Why an attempt failed, if the resolver gave no answer: neither the server nor a firewall has to do with it.
+NOT_LOOKED_UP = "this machine's name service does not answer"
 _ATTEMPT_S = 10.0
 _LEAST_S = 0.05
 # A connection, and the server's answer on it.
@@ -84,6 +86,8 @@ class Route:
             hung_up = stream.ended
             stream.close()
             return None, "it hung up" if hung_up else "it does not answer", True
+        except socket.gaierror:
+            return None, NOT_LOOKED_UP, False
         except OSError as error:
             why = "no answer" if isinstance(error, TimeoutError) else str(error.strerror or error).lower()
             return None, why, stream is not None

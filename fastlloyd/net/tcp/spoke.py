@@ -17,7 +17,7 @@ from collections.abc import Callable
 from fastlloyd.errors import ConfigError, FastLloydError, PeerError, PeerGone, PeerTimeout
 from fastlloyd.net.tcp.admission import Admission, Welcome
 from fastlloyd.net.tcp.delivery import NO_ID, Delivery, most_kept
-from fastlloyd.net.tcp.route import Found, Route
+from fastlloyd.net.tcp.route import NOT_LOOKED_UP, Found, Route
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import CLOSE_S, SILENCE_S, Connection, TcpTransport
 from fastlloyd.wire.header import SERVER, PartyId, clients
@@ -262,12 +262,16 @@ def reach(route: Route, *, deadline_s: float, note: Callable[[str], None], allow
                 rank=SERVER.rank,
             )
         if time.monotonic() + pause_s >= end:
+            checks = f"{route.flag}, that the operator has started `fastlloyd serve`, and the firewalls"
+            if why == NOT_LOOKED_UP:
+                checks = "that it finds the host (`getent hosts NAME`), or give an address in place of the name"
             raise PeerTimeout(
-                f"no server let this {who} in at {route} within {deadline_s:g} s ({why}): check {route.flag}, that the "
-                f"operator has started `fastlloyd serve`, and the firewalls; {allows} allows more time",
+                f"no server let this {who} in at {route} within {deadline_s:g} s ({why}): check {checks}; "
+                f"{allows} allows more time",
                 rank=SERVER.rank,
             )
-        maybe = "" if listens or route.proxy is not None else ": it has not started, or its run has ended"
+        unclear = not listens and route.proxy is None and why != NOT_LOOKED_UP
+        maybe = ": it has not started, or its run has ended" if unclear else ""
         if pause_s == _FIRST_PAUSE_S:
             note(f"waiting for the server at {route} ({why}{maybe}); trying again for {deadline_s:g} s")
         elif time.monotonic() >= remind:
