@@ -55,6 +55,7 @@ def main(argv: Sequence[str]) -> int:
         debug=debug,
         json_lines=_json_lines(config),
         hosts=hosts,
+        start_s=config.setup_deadline,
     )
     if code not in (EXIT_OK, EXIT_BUDGET):
         _point_to_resume(config, n, begun, code)

@@ -20,7 +20,15 @@ from pathlib import Path
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.errors import EXIT_OK, ConfigError, FastLloydError
 from fastlloyd.net.cores import cores
-from fastlloyd.net.mpi.launcher import HOW_TO_INSTALL, Mpirun, TransportName, detect, find_mpirun, mpirun_command
+from fastlloyd.net.mpi.launcher import (
+    HOW_TO_INSTALL,
+    Mpirun,
+    TransportName,
+    detect,
+    find_mpirun,
+    mpirun_command,
+    without_scheduler,
+)
 from fastlloyd.report.unit import format_bytes, format_count, format_seconds
 
 OK, NOTE, WARN, FAIL = "ok", "note", "warn", "FAIL"
@@ -258,7 +266,7 @@ def _run_probe(mpirun: Mpirun, transport: TransportName) -> Finding:
             stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
-            env={**os.environ, **env, "FASTLLOYD_RUN": mark},
+            env={**without_scheduler(os.environ), **env, "FASTLLOYD_RUN": mark},
             start_new_session=True,
         )
         try:

@@ -10,6 +10,7 @@ Source: docs/operations.md, "How a run ends".
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
 import secrets
@@ -25,7 +26,7 @@ from dataclasses import replace
 from typing import Any, TextIO
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.net.mpi.launcher import Mpirun, TransportName, find_mpirun, mpirun_command
+from fastlloyd.net.mpi.launcher import Mpirun, TransportName, find_mpirun, mpirun_command, without_scheduler
 from fastlloyd.report import announcer
 from fastlloyd.run.rank import stop_signals
 from fastlloyd.supervise.lifeline import HostLines, Lifelines
@@ -56,6 +57,7 @@ def supervise(
     place: Callable[[Mpirun, int, Sequence[str]], tuple[list[str], dict[str, str]]] | None = None,
     json_lines: bool = False,
     hosts: Sequence[str] = (),
+    start_s: float = math.inf,
 ) -> int:
     """Run `n` ranks under mpirun and wait until all have ended.
 
@@ -83,7 +85,10 @@ def supervise(
     json_lines : bool
         Write messages as lines of JSON.
     hosts : sequence of str
-        Names for ssh, one for each rank, this host first; by default all ranks are on this host.
+        Names for ssh, one for each rank, this host first; by default all ranks are on this host, also in a scheduler's
+        job.
+    start_s : float
+        End a launcher that has started no rank by then.
 
     Returns
     -------
@@ -109,10 +114,11 @@ def supervise(
     else:
         command, env = mpirun_command(launcher, n, words, transport=transport, hosts=hosts)
     output = LauncherOutput(out or sys.stdout, err or sys.stderr, quiet=quiet, debug=debug, json_lines=json_lines)
-    run = _Run(n, output, grace_s, quiet=quiet, hosts=hosts)
+    run = _Run(n, output, grace_s, quiet=quiet, hosts=hosts, start_s=start_s)
+    base = os.environ if hosts or place is not None else without_scheduler(os.environ)
     try:
         with adopting_orphans(), _forwarding(run.interrupt):
-            return run.watch(command, env)
+            return run.watch(command, {**base, **env})
     finally:
         output.close()
 
@@ -135,12 +141,20 @@ class _Run:
     """One launcher with its ranks, from start to verdict."""
 
     def __init__(
-        self, n: int, output: LauncherOutput, grace_s: float, *, quiet: bool = False, hosts: Sequence[str] = ()
+        self,
+        n: int,
+        output: LauncherOutput,
+        grace_s: float,
+        *,
+        quiet: bool = False,
+        hosts: Sequence[str] = (),
+        start_s: float = math.inf,
     ) -> None:
         self._ends = {rank: RankEnd() for rank in range(n)}
         self._processes: dict[int, Process] = {}
         self._output = output
         self._grace_s = grace_s
+        self._start_s = start_s
         self._mark = secrets.token_hex(8)
         self._poll = select.epoll()
         self._pipes: dict[int, int] = {}
@@ -169,7 +183,7 @@ class _Run:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
-                    env={**os.environ, **env, **self._lifelines.environment, "FASTLLOYD_RUN": self._mark},
+                    env={**env, **self._lifelines.environment, "FASTLLOYD_RUN": self._mark},
                     start_new_session=True,
                 )
             except OSError as error:
@@ -333,6 +347,9 @@ class _Run:
             self._end_all()
         elif self._held("finalise", not left, _FINALISE_S):
             self._output.say("all ranks are done but mpirun does not end: killed")
+            self._end_all()
+        elif self._held("none started", not any(end.started for end in ends.values()), self._start_s):
+            self._output.say(f"mpirun has started no rank within {self._start_s:g} s (--setup-deadline): killed")
             self._end_all()
         elif self._held("died", died, 2 * self._grace_s) or self._held(
             "interrupted", len(self._signals) > 0, self._grace_s + 1.0

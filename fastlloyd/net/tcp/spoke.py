@@ -262,7 +262,8 @@ def reach(route: Route, *, deadline_s: float, note: Callable[[str], None], allow
                 rank=SERVER.rank,
             )
         if time.monotonic() + pause_s >= end:
-            checks = f"{route.flag}, that the operator has started `fastlloyd serve`, and the firewalls"
+            ways = route.flag if route.proxy is None else f"{route.flag}, the proxy"
+            checks = f"{ways}, that the operator has started `fastlloyd serve`, and the firewalls"
             if why == NOT_LOOKED_UP:
                 checks = "that it finds the host (`getent hosts NAME`), or give an address in place of the name"
             raise PeerTimeout(

@@ -1,5 +1,6 @@
 import io
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -174,6 +175,23 @@ def test_missing_launcher_is_a_configuration_error(tmp_path):
 def test_single_process_is_refused(fake_mpirun):
     with pytest.raises(ConfigError, match="at least 2"):
         supervise(1, [], mpirun=fake_mpirun)
+
+
+def test_ranks_start_here_whatever_a_scheduler_says(mpirun, monkeypatch):
+    # As in a container in a job of Slurm or PBS, with neither srun nor the job's files.
+    host = socket.gethostname()
+    said = {"SLURM_JOB_ID": "77", "SLURM_JOBID": "77", "SLURM_NNODES": "1", "SLURM_JOB_NUM_NODES": "1"}
+    said |= {"SLURM_NODELIST": host, "SLURM_JOB_NODELIST": host, "SLURM_TASKS_PER_NODE": "4"}
+    said |= {"PBS_ENVIRONMENT": "PBS_BATCH", "PBS_JOBID": "7", "PBS_NODEFILE": "/nowhere"}
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    assert run("ok,ok,ok", mpirun, start_s=LIMIT_S / 2)[0] == 0
+
+
+def test_a_launcher_that_starts_nothing_is_ended_at_the_deadline(tmp_path):
+    code, _, err, seconds = run("ok,ok,ok", make_mpirun(tmp_path, "#!/bin/sh\nexec sleep 600\n"), start_s=0.3)
+    assert code == 2 and seconds < LIMIT_S
+    assert "mpirun has started no rank within 0.3 s (--setup-deadline): killed" in err
 
 
 def test_works_outside_the_main_thread(fake_mpirun):
