@@ -28,7 +28,9 @@ from numpy.typing import NDArray
 from fastlloyd.data.form import (
     MISSING,
     Form,
+    Otherwise,
     guess_encoding,
+    may_be_thousands,
     name_mark,
     other_decimal,
     parse_cell,
@@ -117,8 +119,9 @@ class Delimited:
         From the header, or x1..xd without one.
     numeric : tuple of bool
         False where none of the first `SAMPLE_ROWS` cells is a number and one of them is text.
-    otherwise : tuple of bool
-        True where that text would be numbers with the other decimal mark.
+    otherwise : tuple of 'fraction', 'either' or None
+        Not None where that text would be numbers with the other decimal mark; 'either' if that mark may also stand
+        between thousands in all of them.
 
     Raises
     ------
@@ -300,13 +303,14 @@ def _numeric_columns(sample: list[list[str]], width: int, form: Form) -> tuple[b
     return tuple(numeric)
 
 
-def _otherwise(sample: list[list[str]], numeric: Sequence[bool], form: Form) -> tuple[bool, ...]:
+def _otherwise(sample: list[list[str]], numeric: Sequence[bool], form: Form) -> tuple[Otherwise | None, ...]:
     """Return which columns of text would be numbers with the other decimal mark."""
     other = other_decimal(form)
-    found = []
+    found: list[Otherwise | None] = []
     for index, number in enumerate(numeric):
-        cells = (row[index] for row in sample if index < len(row))
-        found.append(
-            not number and all(parse_number(c, other) is not None for c in cells if c.strip().lower() not in MISSING)
-        )
+        cells = [row[index] for row in sample if index < len(row) and row[index].strip().lower() not in MISSING]
+        if number or not all(parse_number(cell, other) is not None for cell in cells):
+            found.append(None)
+        else:
+            found.append("either" if cells and all(map(may_be_thousands, cells)) else "fraction")
     return tuple(found)

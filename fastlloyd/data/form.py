@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from fastlloyd.errors import ConfigError, DataError, FormError, format_count
 from fastlloyd.wire.regular import read_regular
@@ -24,6 +25,10 @@ DELIMITERS = (",", ";", "\t", "|")
 """The usual characters between cells."""
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "none", "null"})
 # Groups of three digits: 1,234 or 1.234.567,8.
+# What the marks in a number may be: before a fraction only, or also between thousands.
+Otherwise = Literal["fraction", "either"]
+# What pandas calls an index that it writes to Parquet, and one that it reads from a CSV file.
+_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,'\u2019 \u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d+)?")
 NO_RECORDS = "expected at least one record; a site that has none stays out of a run, which has one client fewer then"
 
@@ -140,8 +145,8 @@ def number_row(at: int) -> str:
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a column names records: no header cell (an exported index), id, or *_id."""
-    return not name or name.lower() == "id" or name.lower().endswith("_id")
+    """Whether a column names records: no header cell or pandas' name for one (an exported index), id, or *_id."""
+    return not name or name.lower() == "id" or name.lower().endswith("_id") or _INDEX.fullmatch(name) is not None
 
 
 def names_file(text: str) -> bool:
@@ -169,7 +174,7 @@ def parse_cell(cell: str, line: str, name: str, form: Form) -> float:
     if cell.strip().lower() in MISSING:
         return float("nan")
     other = other_decimal(form)
-    if _THOUSANDS.fullmatch(cell.strip()):
+    if may_be_thousands(cell):
         either = f"; if {other!r} stands before a fraction instead, add --decimal {other!r}"
         raise FormError(
             f"{line}, column {name!r}: the number has marks between its thousands; save the numbers without them"
@@ -242,9 +247,19 @@ def _fix(lines: Sequence[str], mark: str, form: Form) -> str:
     decimal = ""
     if mark == form.decimal:
         decimal = " and --decimal '.'"
-    elif form.decimal == "." and mark != "," and any(re.search(r"\d,\d", line) for line in lines[1:]):
+    elif form.decimal == "." and mark != "," and any(map(_has_fraction, mark.join(lines[1:]).split(mark))):
         decimal = " and --decimal ','"
     return f"add --delimiter {'tab' if mark == chr(9) else repr(mark)}{decimal}"
+
+
+def _has_fraction(cell: str) -> bool:
+    """Return whether a cell has a comma before its fraction, and not between its thousands."""
+    return re.search(r"\d,\d", cell) is not None and not may_be_thousands(cell)
+
+
+def may_be_thousands(cell: str) -> bool:
+    """Return whether the marks in a number may stand between its thousands."""
+    return _THOUSANDS.fullmatch(cell.strip()) is not None
 
 
 def name_mark(mark: str) -> str:

@@ -14,7 +14,7 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Database
 from fastlloyd.data.delimited import Cells
-from fastlloyd.data.form import Cap, DataFile, is_identifier, listed
+from fastlloyd.data.form import Cap, DataFile, is_identifier, listed, other_decimal
 from fastlloyd.data.merge import Unit, number_people
 from fastlloyd.data.missing import MISSING_RULES, refuse_infinite
 from fastlloyd.data.source import Source
@@ -91,6 +91,26 @@ class Reading:
     @property
     def _people(self) -> tuple[str, ...]:
         return () if self.unit is None else (self.unit.column,)
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The columns of the file that are not read."""
+        read = {*self.used, *self.lists.columns}
+        return tuple(name or "(no name)" for name in self.source.names if name not in read)
+
+    @property
+    def unread(self) -> str:
+        """The sentence about columns that nobody named, and that are no features only because they hold text."""
+        if self.columns or (self.bounds is not None and self.bounds.names is not None):
+            return ""
+        named = {*self.used, *self.lists.columns, *self.ignore, *self.texts, *self._people}
+        texts = [name for name in self.source.names if name not in named and not is_identifier(name)]
+        if not texts:
+            return ""
+        return (
+            f"not used, because they hold text: {len(texts)} of the columns ({listed(texts, _NAMED)}); correct the "
+            "cells of one that is meant, and name with --columns what is used"
+        )
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -179,7 +199,14 @@ def _refuse_otherwise(source: Source, ignore: tuple[str, ...]) -> None:
     path, pairs, ignored = source.place, zip(source.names, source.otherwise, strict=False), set(ignore)
     wrong = [name for name, other in pairs if other and name not in ignored and not is_identifier(name)]
     if wrong and isinstance(path, DataFile):
-        mark = "." if path.form.decimal == "," else ","
+        mark = other_decimal(path.form)
+        if "either" in source.otherwise:
+            column = source.names[source.otherwise.index("either")]
+            raise FormError(
+                f"{path}, column {column!r}: {mark!r} may stand between thousands or before a fraction, expected "
+                f"{path.form.decimal!r} before a fraction and no other mark; save the numbers without marks between "
+                f"thousands, or add --decimal {mark!r} if {mark!r} stands before a fraction"
+            )
         raise FormError(
             f"{path}, column {listed(wrong, 3)}: numbers with {mark!r} before their fraction, expected "
             f"{path.form.decimal!r}; add --decimal {mark!r} (and --delimiter, if need be), or name the columns to use "

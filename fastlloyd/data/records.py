@@ -103,6 +103,8 @@ class ClientRecords(ABC):
         The warning about values outside the bounds, for the owner only; '' for none.
     shared : bytes
         What all clients must have the same and the server must not see, such as the digest of an earlier result.
+    unread : str
+        The warning about columns that nobody named and that hold text, for the owner only; '' for none.
     """
 
     names: tuple[str, ...]
@@ -111,6 +113,7 @@ class ClientRecords(ABC):
     threads: int = 1
     clipped: str = field(default="", repr=False)
     shared: bytes = field(default=b"", repr=False)
+    unread: str = field(default="", repr=False)
 
     @abstractmethod
     def digest(self, key: bytes) -> str:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.database import Database, Place, place_of
 from fastlloyd.data.delimited import Cells, Delimited
-from fastlloyd.data.form import NO_RECORDS, SUFFIXES, Cap, DataFile, listed, needs
+from fastlloyd.data.form import NO_RECORDS, SUFFIXES, Cap, DataFile, Otherwise, listed, needs
 from fastlloyd.errors import DataError, did_you_mean
 from fastlloyd.kmeans.stored import release
 
@@ -44,8 +44,8 @@ class Source:
         Of all columns, used or not.
     numeric : tuple of bool
         Which columns hold numbers.
-    otherwise : tuple of bool
-        Which columns of a text file would hold numbers with the other decimal mark; empty for other files.
+    otherwise : tuple of 'fraction', 'either' or None
+        As for `Delimited`; empty for other files.
     chunks : callable
         Takes the columns of numbers, the columns of text, and the most rows of a chunk (None: the fastest), and returns
         an iterator over `Cells`. Can be called once.
@@ -58,7 +58,7 @@ class Source:
     place: Place
     names: tuple[str, ...]
     numeric: tuple[bool, ...]
-    otherwise: tuple[bool, ...] = ()
+    otherwise: tuple[Otherwise | None, ...] = ()
     chunks: Callable[[Sequence[int], Sequence[int], int | None], Iterator[Cells]]
     rows: int | None = None
     at_once: bool = False
@@ -344,8 +344,8 @@ def _read_parquet(
                 "with --columns"
             )
     for index in texts:
-        kind = kinds[index]
-        if not (types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)):
+        kind = kinds[index].value_type if types.is_dictionary(kinds[index]) else kinds[index]
+        if not (types.is_integer(kind) or any(is_text(kind) for is_text in _texts(types))):
             raise DataError(f"{path}, column {names[index]!r}: expected whole numbers or text, got {kind}; convert it")
     wanted = list(dict.fromkeys(names[index] for index in (*numbers, *texts)))
     most = max(1, _BATCH_VALUES // max(1, len(wanted)))
@@ -356,8 +356,19 @@ def _read_parquet(
             for at, index in enumerate(numbers):
                 column = own[names[index]].cast(arrow.float64(), safe=False)
                 values[:, at] = column.to_numpy(zero_copy_only=False)
-            columns = [own[names[index]].cast(arrow.string()).to_pylist() for index in texts]
+            columns = [_plain(arrow, own[names[index]]).cast(arrow.string()).to_pylist() for index in texts]
             yield Cells(values, tuple(["" if cell is None else cell.strip() for cell in own] for own in columns))
+
+
+def _texts(types: Any) -> tuple[Callable[[Any], bool], ...]:
+    """Return the questions whether a type is text; older releases of pyarrow have fewer types."""
+    names = ("is_string", "is_large_string", "is_string_view")
+    return tuple(getattr(types, name) for name in names if hasattr(types, name))
+
+
+def _plain(arrow: Any, column: Any) -> Any:
+    """Write out the values of a column of categories."""
+    return column.dictionary_decode() if arrow.types.is_dictionary(column.type) else column
 
 
 @contextlib.contextmanager

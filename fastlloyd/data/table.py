@@ -49,6 +49,8 @@ class Table:
         The file.
     ignored : tuple of str
         Columns of the file that are not used: not asked for, identifiers or text.
+    unread : str
+        What to say of columns that nobody named and that hold text, to their owner only; '' for nothing.
     missing_rows : int
         Records with a missing value that were dropped or filled; stays with the owner.
     raw_records : int64 array, shape (rows,), or None
@@ -67,6 +69,7 @@ class Table:
     raw_records: NDArray[np.int64] | None = field(default=None, repr=False)
     missing_in: Mapping[str, int] = field(default_factory=dict, repr=False)
     raw_texts: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    unread: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +100,15 @@ class StoredTable:
         Which rows are records; None for all.
     raw_texts : mapping of str to iterable of str
         As a `Table` has them; of a database alone.
+    unread : str
+        As for a `Table`.
     """
 
     rows: StoredRows = field(repr=False)
     names: tuple[str, ...]
     raw_kept: NDArray[np.bool_] | None = field(default=None, repr=False)
     raw_texts: Mapping[str, Iterable[str]] = field(default_factory=dict, repr=False)
+    unread: str = field(default="", repr=False)
 
 
 def read_table(path: str | Path | Place | Source, **wanted: Unpack[Wanted]) -> Table:
@@ -216,8 +222,6 @@ def _finish(reading: Reading, chunks: list[Cells]) -> Table:
     values, people = rows.values, rows.people
     if not len(values):
         raise DataError(f"{path} has columns but no rows; {NO_RECORDS}")
-    left_out = set(source.names) - set(reading.used) - set(reading.lists.columns)
-    ignored = tuple(name or "(no name)" for name in source.names if name in left_out)
     first_rows = None
     if unit is not None and people is not None:
         values, first_rows = merge_rows(values, people, unit.rule, source=str(path), row=path.row)
@@ -238,7 +242,17 @@ def _finish(reading: Reading, chunks: list[Cells]) -> Table:
     if not len(values):
         raise _none_left(path)
     raw_texts = dict(zip(reading.texts, rows.texts, strict=True))
-    return Table(values, features, str(path), ignored, missing_rows, raw_records, missing_in, raw_texts)
+    return Table(
+        values,
+        features,
+        str(path),
+        reading.ignored,
+        missing_rows,
+        raw_records,
+        missing_in,
+        raw_texts,
+        reading.unread,
+    )
 
 
 def _refuse_large(reading: Reading) -> None:
@@ -284,7 +298,7 @@ def _store(reading: Reading, chunks: Iterator[Cells], folder: Path) -> StoredTab
         raise _none_left(place)
     raw_kept = None if len(stored) == done else np.concatenate(kept)
     raw_texts = {name: place.answer.named(name) for name in reading.texts} if isinstance(place, Database) else {}
-    return StoredTable(stored, reading.features, raw_kept, raw_texts)
+    return StoredTable(stored, reading.features, raw_kept, raw_texts, reading.unread)
 
 
 def _none_left(path: Place) -> DataError:

@@ -43,12 +43,15 @@ class VerticalTable:
         Original units, finite.
     names : tuple of str, length d
     source : str
+    unread : str
+        As for a `Table`.
     """
 
     raw_ids: tuple[str, ...] = field(repr=False)
     raw_values: NDArray[np.float64] = field(repr=False)
     names: tuple[str, ...]
     source: str
+    unread: str = field(default="", repr=False)
 
     def restrict(self, common_ids: Sequence[str]) -> Self:
         """Keep the records with these ids, in the order of their ids.
@@ -79,7 +82,11 @@ def read_vertical(path: str | Path | Place, *, id_column: str = ID_COLUMN, **wan
     """Read one party's columns; parameters and errors as for `read_sorted`."""
     table = read_sorted(path, id_column=id_column, **wanted)
     return VerticalTable(
-        raw_ids=tuple(table.raw_texts[id_column]), raw_values=table.values, names=table.names, source=table.source
+        raw_ids=tuple(table.raw_texts[id_column]),
+        raw_values=table.values,
+        names=table.names,
+        source=table.source,
+        unread=table.unread,
     )
 
 

@@ -147,7 +147,7 @@ class Driver:
             if self._wait(end) is None:
                 raise PeerTimeout(
                     f"{effect.sender} sent no {effect.type.__name__} within {limit:g} s; it is silent or cannot be "
-                    "reached (--deadline allows more time)",
+                    f"reached ({_flag(effect.round)} allows more time)",
                     rank=effect.sender.rank,
                 )
         return message
@@ -190,10 +190,11 @@ class Driver:
             _log.log(level, "%s not waited for any longer", name_some(awaited))
             return answers
         silent = next(iter(awaited))
+        allows = _flag(effect.round) if effect.round == SETUP_ROUND else f"--min-clients, {_flag(effect.round)}"
         raise PeerTimeout(
             f"{silent} sent no {effect.type.__name__} within {limit:g} s; {len(answers)} of "
             f"{format_count(len(effect.senders), 'client')} answered, expected at least {effect.at_least} "
-            "(--min-clients, --deadline)",
+            f"({allows})",
             rank=silent.rank,
         )
 
@@ -246,6 +247,11 @@ class Driver:
         if message is not None:
             self._meter.received[sender, effect.round].payload_bytes += message.payload_bytes
         return message
+
+
+def _flag(round_: int) -> str:
+    """Return the flag that sets how long the messages of a round are awaited."""
+    return "--setup-deadline" if round_ == SETUP_ROUND else "--deadline"
 
 
 def _order(effect: Gather, limit_s: float) -> Order:

@@ -199,8 +199,8 @@ class _Execution:
         if announcer.speaks:
             self._point_out(session)
         self.clipped = getattr(session.own, "clipped", "")
-        if self.clipped:
-            announcer.confide(f"{self.clipped} (said to the owner of these records only)")
+        for warning in filter(None, (self.clipped, getattr(session.own, "unread", ""))):
+            announcer.confide(f"{warning} (said to the owner of these records only)")
         return None
 
     def _open_state(self, session: Session, root: str) -> None:

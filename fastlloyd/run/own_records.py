@@ -62,6 +62,7 @@ def load_large(config: RunConfig, inputs: PublicInputs, me: PartyId) -> ClientRe
         names=table.names,
         bounds=bounds,
         clipped=clipping_words(outside, len(table.rows), table.names),
+        unread=table.unread,
         raw_rows=RawRows(raw_kept=table.raw_kept, raw_ids=table.raw_texts.get(config.id or "")),
         threads=own_threads(config),
     )
@@ -134,6 +135,7 @@ def _own_records(config: RunConfig, inputs: PublicInputs, me: PartyId, path: Pla
     clipped = clipping_words(count_outside(table.values, bounds), len(table.values), table.names)
     return OwnRecords(
         clipped=clipped,
+        unread=table.unread,
         raw_points=scale(table.values, bounds, out=table.values),
         names=table.names,
         bounds=bounds,

@@ -121,6 +121,11 @@ class OwnColumns:
         values, features = self.table.raw_values, self.features
         return clipping_words(count_outside(values, features.bounds), len(values), features.names)
 
+    @property
+    def unread(self) -> str:
+        """As for a `Table`."""
+        return self.table.unread
+
     def points(self, common_ids: tuple[str, ...]) -> NDArray[np.float64]:
         """Return the records with these ids, scaled to [-1, 1], in the order of the ids; shape (n, d_i)."""
         kept = self.table.restrict(common_ids)

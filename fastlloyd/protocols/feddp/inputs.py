@@ -250,6 +250,7 @@ def load(config: RunConfig, inputs: FedDPInputs, me: PartyId) -> OwnRecords | Se
         raw_rows=own.raw_rows,
         raw_users=raw_users,
         clipped=own.clipped,
+        unread=own.unread,
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from fastlloyd.cli.check import main
 from fastlloyd.data.form import DataFile, Form
 from fastlloyd.data.table import read_table
-from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.errors import ConfigError, DataError, FormError
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.run_file import load_config
 from tests.reading import texts_of
@@ -71,6 +71,18 @@ def test_a_column_of_decimal_commas_is_not_taken_for_text(table: Path) -> None:
     table.write_text("age;dose\n63;1.5\n41;2.25\n")
     with pytest.raises(DataError, match=r"column 'dose': numbers with '.' before their fraction.* --decimal '.'"):
         read_table(DataFile(table, Form(delimiter=";", decimal=",")))
+
+
+def test_marks_that_may_stand_between_thousands_are_never_called_decimal(table: Path) -> None:
+    for separator, form in ((";", Form(delimiter=";")), (";", Form())):
+        table.write_text(separator.join(["age", "cost"]) + "\n30;20,000\n40;30,000\n")
+        with pytest.raises(FormError) as caught:
+            read_table(DataFile(table, form))
+        sentence = str(caught.value)
+        assert "thousands" in sentence or "--decimal" not in sentence
+    table.write_text("age;cost\n30;20,000\n40;30,5\n")  # a fraction for sure
+    with pytest.raises(FormError, match="--delimiter ';' and --decimal ','"):
+        read_table(table)
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,9 @@ def test_columns_by_name_come_in_the_order_asked(write):
 
 
 def test_identifiers_and_text_are_left_out_and_named(write):
-    table = read_table(write("id,patient_id,ID,a,name,,b\n1,2,3,4,x,0,5\n"))
+    table = read_table(write("id,patient_id,ID,a,name,,b,Unnamed: 0,__index_level_0__\n1,2,3,4,x,0,5,6,7\n"))
     assert_table(table, [[4, 5]], ("a", "b"))
-    assert table.ignored == ("id", "patient_id", "ID", "name", "(no name)")
+    assert table.ignored == ("id", "patient_id", "ID", "name", "(no name)", "Unnamed: 0", "__index_level_0__")
 
 
 def test_an_identifier_is_used_when_asked_for(write):

@@ -65,6 +65,16 @@ def test_ids_are_read_from_every_format(tmp_path: Path, kind: str) -> None:
     assert table.raw_values.ravel().tolist() == [0.25, 0.125, 0.5]
 
 
+def test_ids_of_a_parquet_column_of_categories_are_its_values(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    own = arrow.array(["b", "a", "c"])
+    for name, ids in {"dictionary": own.dictionary_encode(), "view": own.cast(arrow.string_view())}.items():
+        parquet.write_table(arrow.table({"id": ids, "x": [1.0, 2.0, 3.0]}), tmp_path / f"{name}.parquet")
+        assert read_vertical(tmp_path / f"{name}.parquet").raw_ids == ("a", "b", "c")
+
+
 def test_a_parquet_column_of_fractions_names_nobody(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet as parquet

@@ -128,6 +128,13 @@ def test_silence_names_the_silent_one_and_the_flag_that_helps() -> None:
     assert caught.value.rank == 2
 
 
+@pytest.mark.parametrize("waits", [receive(ONE, SETUP_ROUND), gather(3, SETUP_ROUND)])
+def test_silence_before_round_0_names_the_deadline_of_the_set_up(waits: Any) -> None:
+    with pytest.raises(PeerTimeout, match=r"\(--setup-deadline") as caught:
+        driver(FakeLinks()).drive(waits)
+    assert "--deadline" not in str(caught.value) and "--min-clients" not in str(caught.value)
+
+
 def test_a_gather_goes_on_without_the_slow_one() -> None:
     links = FakeLinks(deque([message(ONE, 5), message(THREE, 5)]))
     assert set(driver(links).drive(gather(2))) == {ONE, THREE}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -127,3 +128,35 @@ def test_an_owner_hears_of_columns_that_its_bounds_cannot_be_meant_for(
         assert isinstance(own, StoredRecords) == (memory is not None)
         assert own.clipped.startswith(words) and bool(own.clipped) == bool(words)
         assert "clipped" not in repr(own)
+
+
+@pytest.mark.parametrize("protocol", names())
+@pytest.mark.parametrize("memory", [None, "1M"])
+def test_an_owner_hears_of_text_that_nobody_has_left_out_on_purpose(
+    protocol: str, memory: str | None, tmp_path: Path
+) -> None:
+    if memory is not None and not find(protocol).streams:
+        pytest.skip("it holds all records in memory")
+    (tmp_path / "bounds.csv").write_text("feature,lo,hi\nage,0,100\n")
+    config = RunConfig(
+        protocol=protocol,
+        data=str(tmp_path / "own_{client}.csv"),
+        bounds="0,100",
+        k=2,
+        n_total=400_000,
+        memory=memory,
+        output=str(tmp_path / "out"),
+        settings={"feddp": {"start": "private"}} if protocol == "feddp" else {},
+    )
+    # The first thousand cells decide what a column is: later numbers in it are unread, too.
+    rows = [f"{at},{at % 90},{at % 40}%,{'<5' if at < 2000 else 5}" for at in range(60_000 if memory else 3000)]
+    (tmp_path / "own_1.csv").write_text("\n".join(["id,age,share,crp", *rows]))
+    found = find_protocol(protocol)
+    for own, words in (
+        (config, "not used, because they hold text: 2 of the columns ('share', 'crp')"),
+        (replace(config, columns=("age",)), ""),
+        (replace(config, bounds=str(tmp_path / "bounds.csv")), ""),
+    ):
+        settled, common = found.gather(own, 3)
+        unread = found.load(settled, common, PartyId(1)).unread
+        assert unread.startswith(words) and bool(unread) == bool(words)
