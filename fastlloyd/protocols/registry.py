@@ -135,7 +135,7 @@ ROWS = (
         "feddp",
         f"{_HERE}.feddp",
         "horizontal",
-        "FedDP-KMeans: starts from records that the server has",
+        "FedDP-KMeans: starts from points that the server has or draws",
         chooses_k=True,
         server_data=True,
         sizes=True,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import struct
 import textwrap
+import warnings
 import zlib
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -301,8 +302,11 @@ def make_figure(size: tuple[float, float], rows: int = 1, columns: int = 1) -> t
 def render_png(figure: Any) -> bytes:
     """Render a figure as a PNG."""
     content = io.BytesIO()
-    # No software name or date inside: the same values give the same file.
-    figure.savefig(content, format="png", metadata={"Software": None})
+    with warnings.catch_warnings():
+        # A name in letters that no font here has is drawn as boxes: a warning of Python for each helps nobody.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        # No software name or date inside: the same values give the same file.
+        figure.savefig(content, format="png", metadata={"Software": None})
     return content.getvalue()
 
 

@@ -115,6 +115,8 @@ class _Execution:
     state : StateDir or None
     clipped : str
         What to say to the owner of this party's records of values outside of the bounds; '' for nothing.
+    written : bool
+        All files of this party are written.
     """
 
     def __init__(self, transport: Transport, announcer: Announcer, approve: Approve | None) -> None:
@@ -126,6 +128,7 @@ class _Execution:
         self.session: Session | None = None
         self.state: StateDir | None = None
         self.clipped = ""
+        self.written = False
         self.files: Files | None = None
 
     def participate(self, config: RunConfig | FastLloydError) -> Ending:
@@ -142,6 +145,7 @@ class _Execution:
             self.files = self._make_files(session)
             outcome = self._live(session, links, self.files)
             self.files.write(outcome)
+            self.written = True
             leave_together(links, deadline_s=session.config.setup_deadline, late=outcome.late)
             if self.state is not None:
                 self.state.finish()  # not before: whoever could not write its files resumes to have them
@@ -330,6 +334,8 @@ class _Execution:
         _in_spite_of_a_signal(self._keep_ledger)
         ending = _in_spite_of_a_signal(partial(abort, links, error))
         _explain(error, ending, announcer)
+        if self.written and announcer.own_terminal:
+            announcer.complain("before that, all files of this party were written: they are whole")
         # Under `fastlloyd run` that command says so.
         says = announcer.speaks and not announcer.events and ending.reason != Reason.RESUME
         resumes = self.session is not None and self.session.config.row.resumes

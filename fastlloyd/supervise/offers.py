@@ -154,7 +154,8 @@ def read_settings(folder: Path) -> SiteSettings:
     parse_address(written.server, f"{path}: server")
     for key, value in values.items():
         if key not in OPTIONS:
-            raise ConfigError(f"{path}: unknown key {key!r}{did_you_mean(key, OPTIONS)}")
+            known = (*(entry.name for entry in fields(_Written)), *OPTIONS)
+            raise ConfigError(f"{path}: unknown key {key!r}{did_you_mean(key, known)}")
         if OPTIONS[key].public or key in _SET_HERE or key in _OFFERED:
             why = "is kept below this folder" if key in _SET_HERE else "is for the run files in offers"
             raise ConfigError(f"{path}: {key} {why}; take it out")

@@ -207,6 +207,22 @@ def test_three_hospitals_and_an_operator_with_strangers_at_the_door(parties, tmp
     assert sites.err(0).count("dropped a connection from 127.0.0.1") == 1
 
 
+def test_who_has_its_files_hears_so_where_another_cannot_write_its_own(parties, tmp_path):
+    labels = tmp_path / "1" / "fastlloyd-run" / "labels_1.csv"
+    labels.mkdir(parents=True)  # no file can take its place
+    with Sites(parties, tmp_path) as sites:
+        sites.serve()
+        for rank in range(1, CLIENTS + 1):
+            sites.join(rank, *(["--overwrite"] if rank == 1 else []))
+        assert sites.codes(0, 1, 2, 3) == [2] * 4, sites.said()
+    assert "labels_1.csv" in sites.err(1) and "whole" not in sites.err(1)
+    for rank in (0, 2, 3):
+        cause, own = sites.err(rank).splitlines()
+        assert "client 1 (clinic north) could not write its result files" in cause
+        assert own == "fastlloyd: before that, all files of this party were written: they are whole"
+    assert report(sites.result(2))["run"] == report(sites.result(3))["run"]
+
+
 def test_a_site_in_other_units_hears_of_it_before_the_start_and_nobody_else_does(parties, tmp_path):
     wrong = tmp_path / "grams.csv"
     text = (parties / "hospital_2.csv").read_text().splitlines()

@@ -50,12 +50,6 @@ def _projects(facts: Mapping[str, Any]) -> bool:
     return facts.get("start", "feddp") in ("feddp", PRIVATE)
 
 
-def _longest(plan: Plan) -> int:
-    """Return the bytes of the longest vector, and of its box."""
-    boxed = plan.masking == "threshold" and plan.min_clients < plan.clients
-    return max(plan.elements(t) * plan.ring_of(t) // 8 for t in range(len(plan.rounds))) * (2 if boxed else 1)
-
-
 def _bitmap_bytes(plan: Plan) -> int:
     return 2 * ((plan.clients + 7) // 8) if plan.masking == "threshold" else 0
 
@@ -79,7 +73,7 @@ class MaskedStatistic(RingPayload):
 
     __slots__ = ()
     TYPE = 48
-    MOST_BYTES = OfPlan(_longest)
+    MOST_BYTES = OfPlan(lambda plan: plan.longest_bytes)
     SEEN = Seen(
         UP,
         "this site's contribution to a step: sums over its records with a share of noise, under a mask",

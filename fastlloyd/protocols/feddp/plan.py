@@ -191,6 +191,12 @@ class Plan(AgreedTerms, RoundsPlan):
             return self.n_server
         return 0 if kind == START else (self.k if k is None else k) * (self.d + 1)
 
+    @property
+    def longest_bytes(self) -> int:
+        """The bytes of the longest vector, and of its box."""
+        boxed = self.masking == "threshold" and self.min_clients < self.clients
+        return max(self.elements(t) * self.ring_of(t) // 8 for t in range(len(self.rounds))) * (2 if boxed else 1)
+
     def releases(self, t: int) -> tuple[Release, ...]:
         """Return what step t releases; see `sensitivities` for why one neighbour moves it by no more."""
         step, gauss, laplace = self.rounds[t], *self.sensitivities(t)

@@ -40,6 +40,8 @@ _MARGIN = 1.25
 # Noise after composition over the noise for a simple sum of epsilons, roughly.
 _GUESS = 0.8
 MAX_SERVER_POINTS = 1 << 22
+# A frame has at most 2^30 bytes; this leaves room for encryption and headers.
+_MOST_MESSAGE_BYTES = (1 << 30) - (1 << 21)
 
 # Proxy points of the start 'private': tuned on generated mixtures, see docs/feddp.md.
 _PROXY_NOISE = 4.0  # records over the noise on a weight, over this, is (points) ^ ((2 + s) / 2s)
@@ -97,7 +99,7 @@ def make_plan(
     Raises
     ------
     ConfigError
-        Server data are missing or do not fit.
+        Server data are missing or do not fit, or a message would be longer than one can be.
     RangeError
         The rings are too narrow for these public bounds; the error says how to fix it.
 
@@ -116,7 +118,13 @@ def make_plan(
             f"the shares of epsilon need {factor:.3g} times the noise expected; choose more even shares (--set "
             "feddp.*_share), fewer --rounds, or a smaller --delta"
         )
-    return build(factor)
+    plan = build(factor)
+    if plan.longest_bytes > _MOST_MESSAGE_BYTES:
+        raise ConfigError(
+            f"feddp: {d} features make a message of {plan.longest_bytes:,} bytes from each client, expected at most "
+            f"{_MOST_MESSAGE_BYTES:,}; use fewer features (--columns), or --set feddp.start=sphere-packing"
+        )
+    return plan
 
 
 def sketch_plan(

@@ -65,7 +65,7 @@ _PARAMETERS = {
     "d": "features",
     "n": "people",
     "n_total": "records, at most",
-    "n_server": "records of the server's own",
+    "n_server": "points that the server starts from",
     "client_caps": "records of each client, at most",
     "epsilon": "epsilon asked for",
     "delta": "delta",

@@ -69,6 +69,12 @@ def test_a_plan_spends_its_epsilon_and_no_more(data, changes) -> None:
     assert plan.noise_price == pytest.approx(math.sqrt(plan.clients * plan.share), rel=2e-2)
 
 
+def test_a_message_that_no_frame_can_carry_is_refused_before_anything_is_spent() -> None:
+    public = parameters(300, 2, rounds=1, ring_bits=64, settings={"start": "private"})
+    with pytest.raises(ConfigError, match=r"16500 features make a message of 1,0\d\d,\d{3},\d{3} bytes.*--columns"):
+        make_plan(public, d=16500, names=names(16500))
+
+
 def test_releases_of_the_default_run_are_those_of_algorithm_1(data) -> None:
     plan = plan_for(data, 4)
     releases = plan.all_releases()

@@ -1,5 +1,6 @@
 import io
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -37,6 +38,12 @@ def test_heat_map_shows_the_bounds_as_the_ends_of_its_colours(matplotlib):
     at_upper = decode(plot.heat_map(names, np.array([[20.0]]), lo, hi))
     place = at_lower.shape[0] // 3, at_lower.shape[1] // 3
     assert at_lower[place][2] > at_lower[place][0] and at_upper[place][0] > at_upper[place][2]
+
+
+def test_a_name_that_no_font_has_makes_no_warning_of_python(matplotlib):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plot.heat_map(["\u5e74\u9f84", "\U0001fa7a"], *arguments(1, 2)[1:])
 
 
 def test_same_values_give_the_same_file(matplotlib):

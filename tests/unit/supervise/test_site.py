@@ -52,6 +52,13 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
+def test_a_mistyped_key_is_compared_with_those_of_the_service_too(folder: Path) -> None:
+    with (folder / "site.toml").open("a") as file:
+        file.write("evry = 3\n")
+    with pytest.raises(ConfigError, match=r"unknown key 'evry' \(did you mean 'every'\?\)"):
+        read_settings(folder)
+
+
 def look(folder: Path) -> list[str]:
     """Look once; gives what was said to people."""
     said: list[str] = []
