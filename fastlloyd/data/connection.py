@@ -475,7 +475,9 @@ def _in_duckdb(
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             raise _refused(shown, error, f"; {_LESS}") from error
         except duckdb.Error as error:
-            raise _refused(shown, error) from error
+            # While another process writes, DuckDB opens no file; it has no error class for that.
+            locked = isinstance(error, duckdb.IOException) and "lock on file" in str(error)
+            raise (_away if locked else _refused)(shown, error) from error
 
 
 @contextlib.contextmanager

@@ -135,7 +135,7 @@ ROWS = (
         "feddp",
         f"{_HERE}.feddp",
         "horizontal",
-        "FedDP-KMeans: starts from points that the server has or draws",
+        "FedDP-KMeans: starts from points of the server, or drawn",
         chooses_k=True,
         server_data=True,
         sizes=True,

@@ -251,8 +251,8 @@ class StateDir:
             check_made(root, me)
         elif self._ledger_path.exists() and self._ledger_path.stat().st_size:
             raise problem(
-                f"--new-state: {self.path} holds the ledger of earlier runs; leave --new-state out, and they count "
-                f"(fastlloyd ledger {root} shows them)"
+                f"{self.path} holds the ledger of earlier runs, which count (fastlloyd ledger {root} shows them): "
+                "init-state and --new-state are for a party that has none; use the folder without them"
             )
 
     @property

@@ -7,6 +7,8 @@ import random
 import signal
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -384,6 +386,23 @@ def test_a_file_that_another_program_locks_is_no_bad_input(tmp_path: Path, monke
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(SourceError, match="database is locked"):
             read_table(find_place(database.address, table="people"))
+
+
+def test_a_file_that_another_program_writes_with_duckdb_is_no_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "RETRY_S", 0.0)
+    database = Duckdb(tmp_path / "x.duckdb")
+    database.run(MAKE, FILL, rows=ROWS)
+    writes = "import duckdb, sys; held = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", writes, str(tmp_path / "x.duckdb")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"held\n"
+        with pytest.raises(SourceError, match="does not answer.*lock"):
+            read_table(find_place(database.address, table="people"))
+        other.communicate()
+    assert read_table(find_place(database.address, table="people"), missing="drop").names
 
 
 def test_a_password_in_a_file(server: Postgresql, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
