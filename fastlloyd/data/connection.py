@@ -510,6 +510,9 @@ def _data_bytes() -> int:
     return 1024 * int(found[1]) if found else 0
 
 
+_MOMENTS = ("date", "time", "timetz", "timestamp", "timestamptz", "interval")
+
+
 @contextlib.contextmanager
 def _postgresql(place: str, query: str, shown: str) -> Iterator[Asked]:
     """Query a server of PostgreSQL, in one read-only transaction."""
@@ -527,6 +530,9 @@ def _postgresql(place: str, query: str, shown: str) -> Iterator[Asked]:
         ) from error
     with closing(connection):
         connection.read_only = True
+        for name in _MOMENTS:  # no features: infinity, or a year before 1, has no value of Python
+            unread = type(name, (psycopg.adapt.Loader,), {"load": lambda self, _: self})
+            connection.adapters.register_loader(name, unread)
         try:
             # One row at a time in memory, and by the protocol that takes one statement: after a second one, such as
             # COMMIT, a third would no longer be in the read-only transaction.

@@ -428,6 +428,8 @@ def test_kinds_that_only_postgresql_has(server: Postgresql, monkeypatch: pytest.
     for text in ("'infinity'::float8", "'-infinity'::numeric", "('1' || repeat('0', 400))::numeric"):
         with pytest.raises(DataError, match=rf"the row of 'id' '{key}', column 'b': expected a finite number"):
             read_table(one(text))
+    for text in ("'infinity'::date", "'0044-03-15 BC'::date", "'-infinity'::timestamptz", "'24:00'::time"):
+        assert read_table(one(text)).names == ("a",)  # no number, and no use: nothing converts it
     for text in ("'nan'::float8", "'nan'::numeric"):
         with pytest.raises(DataError, match="column 'b': the value is missing or NaN"):
             read_table(one(text))
