@@ -42,20 +42,21 @@ HEADER = (
     "ratio",
     "processes",
 )
-PROTOCOLS = ("vertical-he", "vertical-dp", "fastlloyd", "fastlloyd-plus", "glloyd")
+PROTOCOLS = ("vertical-he", "vertical-dp")
+"""Those of which `plan` says more than that it does not know."""
 LEAST_SECONDS = 1.0
 
 
 def draw(protocol: str, stream: random.Random) -> dict[str, Any]:
     """Draw a shape that a machine of two cores runs in minutes."""
-    vertical = protocol.startswith("vertical")
-    parties = stream.choice((2, 2, 2, 3)) if protocol == "vertical-he" else stream.randint(2, 5)
-    records = round(10 ** stream.uniform(2.0, 4.3 if vertical else 5.5))
-    k = stream.choice((2, 3, 4) if protocol == "vertical-he" else (2, 3, 5, 8, 12))
-    most = 30 if protocol == "vertical-he" and records < 3000 else 6 if protocol == "vertical-he" else 40
-    settings = {"vertical": {"align": stream.choice(("check", "check", "intersect"))}} if vertical else {}
+    circuits = protocol == "vertical-he"
+    parties = stream.choice((2, 2, 2, 3)) if circuits else stream.randint(2, 5)
+    records = round(10 ** stream.uniform(2.0, 4.3))
+    k = stream.choice((2, 3, 4) if circuits else (2, 3, 5, 8, 12))
+    most = 40 if not circuits else 30 if records < 3000 else 6
+    align = stream.choice(("check", "check", "intersect"))
     # People that a party may have and has not take time only where ids are intersected.
-    more = stream.choice((1.0, 1.0, 3.0)) if settings.get("vertical", {}).get("align") == "intersect" else 1.0
+    more = stream.choice((1.0, 1.0, 3.0)) if align == "intersect" else 1.0
     return {
         "protocol": protocol,
         "records": records,
@@ -64,7 +65,7 @@ def draw(protocol: str, stream: random.Random) -> dict[str, Any]:
         "k": k,
         "parties": parties,
         "rounds": None if protocol == "vertical-dp" else stream.randint(2, 8),
-        "settings": settings,
+        "settings": {"vertical": {"align": align}},
     }
 
 
@@ -78,17 +79,15 @@ def config_of(shape: dict[str, Any]) -> Any:
     """Return the configuration of a shape, on generated records."""
     from fastlloyd.run.config import RunConfig
 
-    kind = "vertical-mixture" if shape["protocol"].startswith("vertical") else "mixture"
     return RunConfig(
         protocol=shape["protocol"],
-        dataset=f"{kind}:n={shape['records']},d={shape['d']},k={shape['k']},spread=0.1",
+        dataset=f"vertical-mixture:n={shape['records']},d={shape['d']},k={shape['k']},spread=0.1",
         bounds="auto-public",
         n_total=shape["n_total"],
         k=shape["k"],
         rounds=shape["rounds"],
         settings=shape["settings"],
         workers=1,
-        **({} if shape["protocol"].startswith("vertical") else {"ring_bits": 64}),
     )
 
 
@@ -129,7 +128,6 @@ def run_processes(shape: dict[str, Any]) -> float:
         flags += ["--n-total", str(config.n_total), "--k", str(config.k), "--output", f"{folder}/o", "--quiet"]
         flags += ["--setup-deadline", "3600", "--deadline", "3600"]
         flags += [] if config.rounds is None else ["--rounds", str(config.rounds)]
-        flags += [] if shape["protocol"].startswith("vertical") else ["--ring-bits", "64"]
         for table, values in shape["settings"].items():
             flags += [word for name, value in values.items() for word in ("--set", f"{table}.{name}={value}")]
         run = [sys.executable, "-m", "fastlloyd", "run", "-n", str(1 + clients_of(shape)), *flags]
