@@ -66,7 +66,7 @@ def test_all_help_of_a_run_lists_every_flag_that_is_not_hidden() -> None:
 
 def test_commands_show_only_what_they_use_and_take_the_rest_from_a_run_file() -> None:
     shown = {command: short_and_long(make())[1] for command, make in PARSERS.items()}
-    assert not shown["plan"] & {"--data", "--key", "--roster", "--output", "--state-dir", "--deadline", "--transport"}
+    assert not shown["plan"] & {"--data", "--key", "--roster", "--output", "--state-dir", "--transport"}
     assert not shown["serve"] & {"--data", "--missing", "--id", "--budget", "--transport", "--network"}
     assert not shown["join"] & {"--transport", "--network"}
     assert "--network" in shown["run"]
