@@ -119,7 +119,7 @@ def test_no_file_imports_in_a_circle() -> None:
 
 def test_no_command_is_imported_by_another() -> None:
     """A command parses, calls and prints: what two of them do, or something else does too, stands below."""
-    shared = {"fastlloyd.cli", "fastlloyd.cli.options", "fastlloyd.cli.consent"}
+    shared = {"fastlloyd.cli", "fastlloyd.cli.options"}
     doors = {"fastlloyd.__main__", "fastlloyd.client", "fastlloyd.server"}
     for module, path in MODULES.items():
         for other in imports(path):

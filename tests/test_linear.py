@@ -320,7 +320,7 @@ OWN = {
         *("report.page.result:_costs",),
     ),
     "lines of a dossier or warnings of a run, made from public numbers and names": (
-        *("cli.consent:ask_consent", "report.plot:_write_warning"),
+        *("dossier.consent:ask_consent", "report.plot:_write_warning"),
     ),
 }
 

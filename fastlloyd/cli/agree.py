@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from fastlloyd.cli.consent import ask_consent
-from fastlloyd.cli.options import Parser, add_planned_run_options, given_options
+from fastlloyd.cli.options import Parser, add_planned_run_options, ask, given_options
 from fastlloyd.dossier.approval import read_expiry
+from fastlloyd.dossier.consent import ask_consent
 from fastlloyd.errors import EXIT_OK, ConfigError
 
 
@@ -23,6 +23,7 @@ def main(argv: Sequence[str]) -> int:
     ask_consent(
         options.config,
         given_options(options),
+        ask,
         output=options.output,
         site=options.site,
         d=options.d,

@@ -12,7 +12,7 @@ from fastlloyd.run.config import RunConfig
 
 _UNUSED = (
     *("data", "query", "table", "columns", "missing", "id", "categories", "split", "evaluate", "roster", "key"),
-    *("passphrase_file", "transport", "network", "delay", "reconnect", "budget", "budget_delta"),
+    *("described", "passphrase_file", "transport", "network", "delay", "reconnect", "budget", "budget_delta"),
     *("state_dir", "new_state", "resume", "output", "overwrite", "print_result", "review", "quiet", "log_level"),
     *("log_file", "log_format", "metrics", "workers", "threads", "memory"),
 )

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastlloyd.cli.options import Parser
+from fastlloyd.cli.options import Parser, ask
 
 if TYPE_CHECKING:
     from fastlloyd.supervise.offers import SiteSettings
@@ -29,14 +29,14 @@ def main(argv: Sequence[str]) -> int:
     os.umask(0o077)
     settings = read_settings(Path(options.folder))
     if options.agree is not None:
-        from fastlloyd.cli.consent import ask_consent
+        from fastlloyd.dossier.consent import ask_consent
 
         offer = offer_path(settings, options.agree)
         check_offer(offer)
         output = settings.place("approvals", options.agree, ".json")
         output.parent.mkdir(mode=0o700, exist_ok=True)
         # What was approved before may be another version of the program, or of the offer.
-        ask_consent(offer, settings.approving, output=output, d=options.d, yes=options.yes, replace=True)
+        ask_consent(offer, settings.approving, ask, output=output, d=options.d, yes=options.yes, replace=True)
         settings.place("declined", options.agree, ".json").unlink(missing_ok=True)
         return 0
     if options.decline is not None:

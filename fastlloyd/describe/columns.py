@@ -153,7 +153,9 @@ class DescribedColumn:
             return (*self.categories, "missing")
         if self.whole:
             return (*(f"{value:g}" for value in self.all_edges), "missing")
-        edges = [f"{edge:.12g}" for edge in self.all_edges]
+        edges = [f"{edge:.6g}" for edge in self.all_edges]
+        if self.edges or len(set(edges)) < len(edges):
+            edges = [f"{edge:.12g}" for edge in self.all_edges]
         return (*(f"{one} to {other}" for one, other in pairwise(edges)), "missing")
 
     @property

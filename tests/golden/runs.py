@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,12 +41,20 @@ Found = str | list[float]
 BOUNDS = "feature,lo,hi\nage,0,100\npressure,60,220\n"
 _NUMBER = re.compile(r"-?\d+\.\d+(e-?\d+)?")
 _RECORDS = 60
+FINISHED = Path(__file__).with_name("finished")
 _PARTIES = 5
 
 
 def _horizontal(protocol: str, clients: int = 2, **values: Any) -> tuple[int, dict[str, Any]]:
     own = {"data": "rows_{client}.csv", "bounds": "bounds.csv", "n_total": 400, "k": 3, "epsilon": 20.0}
     return clients, {"protocol": protocol, **own, **values}
+
+
+def _describe(clients: int = 2, **values: Any) -> tuple[int, dict[str, Any]]:
+    """Describe the clusters of a run that is kept: `finished` has the files of it that a description reads."""
+    columns = [{"name": "age", "lo": 0, "hi": 100, "bins": 4}, {"name": "pressure", "edges": [60, 100, 140, 220]}]
+    own = {"columns": json.dumps(columns), "run": json.loads((FINISHED / "report.json").read_text())["run"]}
+    return _horizontal("describe", clients, described=FINISHED.name, describe=own, **values)
 
 
 def _vertical(protocol: str, clients: int = 2, **values: Any) -> tuple[int, dict[str, Any]]:
@@ -73,6 +82,11 @@ CASES: Mapping[str, Mapping[str, tuple[int, dict[str, Any]]]] = {
         "defaults": _vertical("vertical-dp"),
         "common ids": _vertical("vertical-dp", vertical={"align": "intersect"}),
     },
+    "describe": {
+        "common masks": _describe(),
+        "pairwise masks": _describe(3, masking="pairwise"),
+        "threshold masks": _describe(3, masking="threshold"),
+    },
     "vertical-plain": {"defaults": _vertical("vertical-plain")},
     "vertical-he": {
         "defaults": _vertical("vertical-he", rounds=1),
@@ -90,6 +104,7 @@ def write_records(folder: Path) -> None:
         state = (state * 1103515245 + 12345) % 2**31
         return (state >> 8) % below
 
+    shutil.copytree(FINISHED, folder / FINISHED.name)
     groups = ((20, 110), (50, 130), (75, 160))
     (folder / "bounds.csv").write_text(BOUNDS)
     for party in range(1, _PARTIES + 1):

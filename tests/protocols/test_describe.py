@@ -14,19 +14,22 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from fastlloyd.cli.describe import main as describe_command
 from fastlloyd.describe.columns import columns_from_json
 from fastlloyd.errors import ConfigError, DataError, SecurityError
 from fastlloyd.lifecycle.masked_sums import MaskedUpdate
 from fastlloyd.lifecycle.sealed import SealedParts
-from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.accountant import SAMPLER_DELTA, gdp_epsilon, spent
 from fastlloyd.protocol.sums import MaskedSums
 from fastlloyd.protocols.describe.inputs import _merge, read_finished
-from fastlloyd.protocols.describe.protocol import Describe, settle
+from fastlloyd.protocols.describe.plan_lines import plan_description
+from fastlloyd.protocols.describe.protocol import PROTOCOL, Describe, settle
 from fastlloyd.protocols.describe.rounds import PART
 from fastlloyd.protocols.registry import FOLLOWING, PROTOCOLS, find, knows, names
 from fastlloyd.report.ranges import NORMAL_TAIL
 from fastlloyd.run import simulation
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.run_file import load_config
 from fastlloyd.run.session import find_protocol
 from fastlloyd.run.simulation import InMemory, run_together
 from fastlloyd.testing import ProtocolContract
@@ -126,8 +129,10 @@ class TestContract(ProtocolContract):
         assert 0.0 < spent(foreseen.releases, foreseen.claim.delta) <= self.config.epsilon * (1 + 1e-9)
 
     @pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])
-    def test_the_noise_that_is_added_is_the_plan_s(self, masking: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """All numbers of the vector have it: a variance of 50 to 60 numbers, fixed keys."""
+    def test_the_noise_that_is_added_is_the_plan_s(  # type: ignore[override]
+        self, masking: str, finished: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """All numbers of the vector have it, with fixed keys."""
         exact, noisy = [], []
         local, step = Describe.local, Describe.step
 
@@ -141,10 +146,13 @@ class TestContract(ProtocolContract):
 
         monkeypatch.setattr(Describe, "local", added)
         monkeypatch.setattr(Describe, "step", received)
-        run_together(replace(self.config, masking=masking), self.clients)
+        wide = [{"name": name, "lo": 0, "hi": 100, "bins": 100} for name in ("age", "a")]
+        run_together(config_of(finished, wide, masking=masking), self.clients)
         got, plan = noisy[0]
         scores = (got - np.sum(exact, axis=0) / 2.0**plan.fraction_bits) / plan.noise_on(PART, 0)
-        assert 0.5 < float((scores**2).mean()) < 1.7, "expected about 1: 5 standard errors are 0.95 here"
+        # Of 410 numbers five standard errors are 0.35: sensitivity sqrt(m), without size and half sums, gives 0.57.
+        assert scores.size == 2 * (1 + 2 * 101 + 2)
+        assert 0.65 < float((scores**2).mean()) < 1.35
 
     def test_one_record_moves_no_part_by_more_than_was_stated(self) -> None:
         """`Layout` is tested record by record (tests/unit/describe/test_coding.py); the plan states its sensitivity."""
@@ -356,3 +364,75 @@ def test_it_stands_on_masked_sums_and_is_no_protocol_to_choose() -> None:
     assert isinstance(protocol(), MaskedSums)
     assert [row.name for row in FOLLOWING] == ["describe"] and knows("describe")
     assert "describe" not in names() and "describe" not in PROTOCOLS and find("describe").results == 1
+
+
+COLUMNS_FILE = '[age]\nlo = 0\nhi = 100\n\n[sex]\ncategories = ["f", "m"]\n'
+
+
+def test_the_command_plans_writes_the_run_file_and_runs(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "columns.toml").write_text(COLUMNS_FILE)
+    of = ("describe", str(finished / "result"), "--columns", "columns.toml")
+    said = command(tmp_path, *of, "--total", "5.2", "--out", "total.toml")
+    assert "total: epsilon 5.2 for run and description together, 5 for the run alone" in said.replace("5.1999", "5.2")
+    assert "clusters of at least" in said
+    own = load_config(tmp_path / "total.toml", links=False)
+    assert own.protocol == "describe" and own.k == 2 and own.data is None and own.described is None
+    said = command(tmp_path, *of, "--epsilon", "0.5", "-n", "4")
+    report = json.loads((tmp_path / "description" / "report.json").read_text())
+    assert report["privacy"]["spent_epsilon"] == pytest.approx(0.5, rel=1e-6)
+    assert [column["name"] for column in report["parameters"]["described_columns"]] == ["age", "sex"]
+    first = json.loads((finished / "result" / "report.json").read_text())["run"]
+    assert report["parameters"]["described_run"] == first
+    assert "profile.csv" in report["output"] and "verified: " in command(tmp_path, "report", "description", "--verify")
+
+
+def test_the_total_is_what_the_accountant_makes_of_both(finished: Path) -> None:
+    """Gaussians add in mu^2; shares of noise in the description change nothing about that."""
+    columns = columns_from_json(COLUMNS, "the test")
+    for masking in ("common", "threshold"):
+        planned = plan_description(finished / "result", columns, total=5.3, changes={"masking": masking})
+        assert planned.epsilon_before == pytest.approx(5.0, rel=1e-4) and planned.epsilon_after <= 5.3
+        assert planned.epsilon_after == pytest.approx(5.3, rel=1e-3)
+        scales = [one.noise_multiplier for one in planned.run]
+        more = PROTOCOL.planned(planned.config, 3, 2).all_releases()[0]
+        mu = math.sqrt(sum(scale**-2 for scale in scales) + more.noise_multiplier**-2)
+        assert gdp_epsilon(mu, planned.delta - SAMPLER_DELTA) == pytest.approx(planned.epsilon_after, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), "either --epsilon"),
+        (("--epsilon", "1", "--total", "6"), "either --epsilon"),
+        (("--total", "4.9"), "expected more than the run alone has spent"),
+        (("--epsilon", "1", "-n", "1"), "at least 2 processes"),
+        (("--epsilon", "1", "--out", "columns.toml"), "exists already"),
+    ],
+)
+def test_what_the_command_refuses(
+    finished: Path, tmp_path: Path, words: tuple[str, ...], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "columns.toml").write_text(COLUMNS_FILE)
+    with pytest.raises(ConfigError, match=expected):
+        describe_command([str(finished / "result"), "--columns", "columns.toml", *words])
+    assert (tmp_path / "columns.toml").read_text() == COLUMNS_FILE and not (tmp_path / "describe.toml").exists()
+
+
+def test_the_dossier_names_the_columns(finished: Path) -> None:
+    config = config_of(finished)
+    foreseen = protocol().foresee(config, 3, 2)
+    flow = protocol().data_flow("describe", foreseen.parameters)
+    assert flow is not None and "by age, sex, a: all clients" in flow.result
+
+
+def test_a_run_on_a_public_set_is_described_by_columns_of_the_set(tmp_path: Path) -> None:
+    words = "run -n 3 --dataset iris --bounds 0,8 --k 2 --epsilon 20 --output result --quiet"
+    command(tmp_path, *words.split())
+    names_ = json.loads((tmp_path / "result" / "report.json").read_text())["result"]["features"]
+    table = f"[{json.dumps(names_[0])}]\nlo = 0\nhi = 8\nbins = 4\n"
+    (tmp_path / "columns.toml").write_text(table)
+    command(tmp_path, "describe", "result", "--columns", "columns.toml", "--epsilon", "20", "-n", "3")
+    lines = list(csv.DictReader(io.StringIO((tmp_path / "description" / "profile.csv").read_text())))
+    sizes = [float(line["estimate"]) for line in lines if line["measure"] == "size"]
+    assert sum(sizes) == pytest.approx(150, abs=15)

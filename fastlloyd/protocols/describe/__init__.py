@@ -3,6 +3,7 @@
 ================  ==========================================================================
 `inputs.py`       a client's own records: clusters by the released centres, bins of the columns
 `rounds.py`       what a client adds to the one vector
+`plan_lines.py`   its run file from the finished run's folder, and what both spend together
 `protocol.py`     the class that ties it to runs, data and reports
 ================  ==========================================================================
 

@@ -211,8 +211,9 @@ class Describe(MaskedSums):
 
     def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
         """Return where data are and go."""
-        names = [column["name"] for column in facts.get("described_columns", ())]
-        of = f" ({', '.join(names)})" if names else ""
+        chosen: DescribeSettings = self.chosen(facts.get("settings", {}), protocol)
+        names = [column.name for column in chosen.layout.columns] if chosen.columns else []
+        of = f" by {', '.join(names)}" if names else ""
         return masked_flow(facts, released=f"the noisy description of the clusters{of}")
 
 

@@ -147,3 +147,12 @@ def test_the_number_of_bins_grows_with_records_and_falls_with_noise() -> None:
     assert count_bins(n_total=100, k=5, noise=100.0) == 6
     counts = [count_bins(n_total=n, k=4, noise=40.0) for n in (1_000, 10_000, 40_000)]
     assert counts == sorted(counts)
+
+
+def test_bins_are_named_short_and_never_the_same() -> None:
+    third = DescribedColumn(name="x", lo=0, hi=1, bins=3)
+    assert third.labels == ("0 to 0.333333", "0.333333 to 0.666667", "0.666667 to 1", "missing")
+    near = DescribedColumn(name="x", lo=1_000_000, hi=1_000_001, bins=4)
+    assert len(set(near.labels)) == 5 and near.labels[0] == "1000000 to 1000000.25"
+    own = DescribedColumn(name="x", edges=(0.0, 1_234_567.0, 2e6))
+    assert own.labels[0] == "0 to 1234567"

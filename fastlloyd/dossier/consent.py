@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fastlloyd.cli.options import ask
 from fastlloyd.crypto.link.identity import group_hex, load_key, write_atomically
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.approval import sign_approval
@@ -26,6 +25,7 @@ _WIDTH = 110
 def ask_consent(
     run_file: str | Path,
     given: Mapping[str, Any],
+    ask: Callable[[str, str], None],
     *,
     output: str | Path | None = None,
     site: str | None = None,
@@ -42,6 +42,8 @@ def ask_consent(
         The run file that all parties share.
     given : mapping
         Roster and key, if the run file does not name them.
+    ask : callable
+        Gets a question and what to say if the answer is not yes; raises that.
     output : str or Path, optional
         File of the approval; by default approval_RANK.json.
     site : str, optional

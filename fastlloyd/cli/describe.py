@@ -1,0 +1,98 @@
+"""`fastlloyd describe`: plan the description of a finished run's clusters, write its run file, and run it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fastlloyd.cli.options import Parser, number
+from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.run.config import OPTIONS
+
+_OWN = (
+    "data",
+    "query",
+    "table",
+    "data_dir",
+    "missing",
+    "id",
+    "delimiter",
+    "decimal",
+    "encoding",
+    "key",
+    "passphrase_file",
+)
+"""What each party's file of a run says besides the run file of all; with -n as the finished run had it."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the plan, write the run file, and with -n run all parties of this machine.
+
+    Raises
+    ------
+    ConfigError
+        The folder cannot be described, the columns do not fit, or a file is in the way; nothing is written.
+    """
+    options = parser().parse_args(argv)
+    if (options.epsilon is None) == (options.total is None):
+        raise ConfigError("expected either --epsilon, of the description alone, or --total, of it and the run together")
+    if options.n is not None and options.n < 2:
+        raise ConfigError(f"-n: expected at least 2 processes (the server and one client), got {options.n}")
+    from fastlloyd.describe.columns import read_columns
+    from fastlloyd.protocols.describe.plan_lines import plan_description
+    from fastlloyd.report.files import PUBLIC_MODE, write_atomic
+    from fastlloyd.run.run_file import to_toml
+
+    columns, folder = read_columns(options.columns), Path(options.result)
+    given = {name: getattr(options, name) for name in ("masking", "title") if getattr(options, name) is not None}
+    planned = plan_description(folder, columns, epsilon=options.epsilon, total=options.total, changes=given)
+    sys.stdout.write("".join(f"{line}\n" for line in planned.lines()))
+    out = Path(options.out)
+    if out.exists() and not options.force:
+        raise ConfigError(f"--out {out}: exists already; remove it, give another name, or add --force")
+    shared = [name for name, option in OPTIONS.items() if not option.own]
+    write_atomic(out, to_toml(planned.config, out.parent, only=shared), mode=PUBLIC_MODE, flag="--out")
+    sys.stdout.write(
+        f"run file  {out}: for all parties; each adds --described, its own folder of the run, and its --data\n"
+    )
+    if options.n is None:
+        return EXIT_OK
+    from fastlloyd.supervise.supervisor import supervise
+
+    words = ["--config", str(out), "--described", options.result, "--output", options.output]
+    own = replace(planned.config, data=options.data or planned.config.data)
+    for name in _OWN:
+        value = getattr(own, name)
+        words += [] if value == OPTIONS[name].default else [OPTIONS[name].flag, str(value)]
+    words += ["--overwrite"] if options.overwrite else []
+    words += [] if options.state_dir is None else ["--state-dir", options.state_dir]
+    return supervise(options.n, words, transport="tcp")
+
+
+def parser() -> Parser:
+    """Return the parser of the flags."""
+    parser = Parser(
+        prog="fastlloyd describe",
+        usage="%(prog)s RESULT --columns FILE.toml (--epsilon E | --total E) [-n N] [flags]",
+        description="Describe the clusters of a finished run by public columns: prints what it would spend and show, "
+        "and writes the run file for all parties; with -n it runs them all on this machine.",
+    )
+    parser.add_argument("result", metavar="RESULT", help="folder of the finished run")
+    parser.add_argument(
+        "--columns", required=True, metavar="FILE.toml", help="the public columns: bounds or categories"
+    )
+    least, most = OPTIONS["epsilon"].within.ends
+    parser.add_argument("--epsilon", type=number(float, least, most), metavar="E", help="epsilon of the description")
+    parser.add_argument("--total", type=number(float, least, most), metavar="E", help="of run and description together")
+    parser.add_argument("-n", type=int, metavar="N", help="run all: a server and N - 1 clients on this machine")
+    parser.add_argument("--data", metavar="TEMPLATE", help="with -n: the records (default: as the finished run)")
+    parser.add_argument("--output", default="description", metavar="DIR", help="with -n: default ./%(default)s")
+    parser.add_argument("--overwrite", action="store_true", help="with -n: replace the files of another run there")
+    parser.add_argument("--state-dir", metavar="DIR", help="with -n: the ledgers over runs")
+    parser.add_argument("--masking", choices=OPTIONS["masking"].choices, help="default: as the finished run")
+    parser.add_argument("--title", metavar="TEXT", help="what the study is called, for people")
+    parser.add_argument("--out", default="describe.toml", metavar="FILE", help="the run file (default ./%(default)s)")
+    parser.add_argument("--force", action="store_true", help="replace the run file")
+    return parser
