@@ -24,6 +24,7 @@ def config_of(protocol: str, n: int, d: int, k: int, **more: object) -> RunConfi
     return RunConfig(protocol=protocol, k=k, workers=1, **{**values, **more})
 
 
+@pytest.mark.slow  # it measures time
 @pytest.mark.parametrize(
     ("config", "clients"),
     [
@@ -56,6 +57,7 @@ def test_a_plan_of_a_thousand_million_people_is_quick_and_says_what_they_would_t
     assert "warning: the set-up is estimated at" in capsys.readouterr().out
 
 
+@pytest.mark.slow  # it measures time
 def test_the_time_of_this_machine_is_measured_once_and_does_not_depend_on_what_ran_before() -> None:
     """Arrays that needed new pages made it three times as long in a fresh process."""
     fresh = "from fastlloyd.run.work import machine_factor; print(machine_factor())"
