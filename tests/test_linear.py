@@ -255,10 +255,11 @@ MEASURED: dict[str, Measured] = {
     "supervise.offers:_hours": _text(lambda text: offers._hours(Path("a"), text)),
     # What is read of a file that another party may have written.
     "data.delimited:Delimited._reader": _text(_each(_read, lambda text: _read("\n".join(["a,b", *_names(text)])))),
-    "data.form:parse_cell": _text(lambda text: form.parse_cell(text, "a", "b", form.PLAIN)),
+    "data.form:is_identifier": _text(form.is_identifier),
+    "data.form:_has_fraction": _text(form._has_fraction),
+    "data.form:may_be_thousands": _text(form.may_be_thousands),
     "data.form:_divides": _text(lambda text: form._divides(_lines(text), ";", form.PLAIN)),
     "data.form:_cuts": _text(lambda text: form._cuts(_lines(text), ";", form.PLAIN)),
-    "data.form:_fix": _text(lambda text: form._fix(_lines(text), ";", form.PLAIN)),
     "data.database:refuse_password": _text(database.refuse_password),
     "data.database:_split": _text(database._split),
     "data.database:move_address": _text(database.move_address),

@@ -313,7 +313,7 @@ def write_offer(config: RunConfig, name: str) -> bytes:
             config = with_values(config, {key: _beside(name, key)})
     config = replace(config, settings={config.protocol: config.own_settings} if config.own_settings else {})
     public = {key for key, entry in OPTIONS.items() if entry.public}
-    now = datetime.now(UTC).isoformat(timespec="seconds")
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
     run = to_toml(config, only=public | _OFFERED)
     offered = Offered(offer=1, name=name, instance=now, resume=config.resume, run=run, **texts)
     content = json.dumps(asdict(offered), ensure_ascii=False).encode()
