@@ -384,6 +384,8 @@ class _Run:
         for process in self._processes.values():
             process.signal(signal.SIGKILL)
         self._signal_launcher(signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # its status is lost where `kill_marked` reaps it
+            self._launcher.wait(_FINALISE_S)
         kill_marked(f"FASTLLOYD_RUN={self._mark}")
         collect(process.pid for process in self._processes.values())
 
