@@ -70,7 +70,10 @@ def test_ids_of_a_parquet_column_of_categories_are_its_values(tmp_path: Path) ->
     import pyarrow.parquet as parquet
 
     own = arrow.array(["b", "a", "c"])
-    for name, ids in {"dictionary": own.dictionary_encode(), "view": own.cast(arrow.string_view())}.items():
+    columns = {"dictionary": own.dictionary_encode()}
+    if hasattr(arrow, "string_view"):  # from pyarrow 16 on
+        columns["view"] = own.cast(arrow.string_view())
+    for name, ids in columns.items():
         parquet.write_table(arrow.table({"id": ids, "x": [1.0, 2.0, 3.0]}), tmp_path / f"{name}.parquet")
         assert read_vertical(tmp_path / f"{name}.parquet").raw_ids == ("a", "b", "c")
 
