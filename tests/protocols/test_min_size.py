@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastlloyd.crypto.link.identity import make_identity, save_identity
-from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.data.bounds import parse_bounds
 from fastlloyd.data.public.named import load_named
 from fastlloyd.dossier.verify import verify
@@ -21,7 +19,7 @@ from fastlloyd.report.labelling import label_records
 from fastlloyd.report.page.render import available
 from fastlloyd.run.config import RunConfig
 from tests.contracts import whole_run
-from tests.protocols.whole import run_whole
+from tests.protocols.whole import make_rosters, run_whole
 
 RUNS: dict[str, dict[str, Any]] = {name: {"protocol": name} for name in PROTOCOLS if find(name).sizes}
 RUNS |= {
@@ -32,15 +30,7 @@ RUNS |= {
 
 @pytest.fixture(scope="module")
 def roster(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("keys")
-    entries = []
-    for rank in range(6):
-        made = make_identity(f"site {rank}", rank)
-        save_identity(made, folder / f"{rank}.key", folder / f"{rank}.pem")
-        entries.append(RosterEntry(made.name, "client" if rank else "server", rank, made.certificate_pem))
-    for parties in (3, 4, 6):
-        Roster(tuple(entries[:parties])).save(folder / f"{parties}.toml")
-    return folder
+    return make_rosters(tmp_path_factory.mktemp("keys"))
 
 
 def run(

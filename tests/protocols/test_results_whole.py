@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.crypto.link.identity import make_identity, save_identity
-from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.dossier.verify import verify
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.ledger import Ledger
@@ -25,7 +23,7 @@ from fastlloyd.report.signed import SIGNED_ELSE, SignedRecord
 from fastlloyd.run.outcome import Result
 from fastlloyd.run.session import find_protocol
 from tests.contracts import whole_run
-from tests.protocols.whole import run_whole
+from tests.protocols.whole import make_rosters, run_whole
 
 # Who has the result besides the clients, and what else makes a difference to how they compare.
 RUNS: dict[str, dict[str, Any]] = {name: {"protocol": name} for name in PROTOCOLS}
@@ -41,15 +39,7 @@ ALONE = ("vertical-dp", "vertical-plain")
 
 @pytest.fixture(scope="module")
 def roster(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("keys")
-    entries = []
-    for rank in range(6):
-        made = make_identity(f"site {rank}", rank)
-        save_identity(made, folder / f"{rank}.key", folder / f"{rank}.pem")
-        entries.append(RosterEntry(made.name, "client" if rank else "server", rank, made.certificate_pem))
-    for parties in (3, 4, 6):
-        Roster(tuple(entries[:parties])).save(folder / f"{parties}.toml")
-    return folder
+    return make_rosters(tmp_path_factory.mktemp("keys"))
 
 
 def start(name: str, roster: Path, folder: Path, parties: int | None = None) -> list[int]:

@@ -16,6 +16,8 @@ import pytest
 
 from fastlloyd.cli.options import parse_run_options
 from fastlloyd.client import parser
+from fastlloyd.crypto.link.identity import make_identity, save_identity
+from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.errors import ConfigError
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig
@@ -104,3 +106,15 @@ def done_flags(folder: Path, flags: Sequence[object], *, n: int = 3, quiet: bool
     ended = run_flags(folder, flags, n=n, quiet=quiet, plots=plots)
     assert ended.codes == {0}, ended.said
     return ended
+
+
+def make_rosters(folder: Path) -> Path:
+    """Write keys of six parties, and rosters of the first three, four and six; return the folder."""
+    entries = []
+    for rank in range(6):
+        made = make_identity(f"site {rank}", rank)
+        save_identity(made, folder / f"{rank}.key", folder / f"{rank}.pem")
+        entries.append(RosterEntry(made.name, "client" if rank else "server", rank, made.certificate_pem))
+    for parties in (3, 4, 6):
+        Roster(tuple(entries[:parties])).save(folder / f"{parties}.toml")
+    return folder
