@@ -28,12 +28,13 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import unscale
 from fastlloyd.data.records import ClientRecords
+from fastlloyd.errors import ConfigError, format_count
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.lifecycle.sealed import relay_seed
-from fastlloyd.party.declaration import MessageBounds
+from fastlloyd.party.declaration import MOST_MESSAGE_BYTES, MessageBounds
 from fastlloyd.party.effects import Keep, Party
 from fastlloyd.privacy.calibration import automatic_delta
 from fastlloyd.protocol.base import Protocol
@@ -119,7 +120,11 @@ class OfRecords(Protocol[H]):
     def planned(self, config: RunConfig, clients: int, d: int | None) -> H:
         """Return the plan of a run that is only planned, from public numbers alone."""
         public, d = plan_inputs(config, clients, d, self.public_parameters)
-        return self.make_plan(public, tuple(f"x{i + 1}" for i in range(d)))
+        return self.sendable(self.make_plan(public, tuple(f"x{i + 1}" for i in range(d))))
+
+    def sendable(self, plan: H) -> H:
+        """Return the plan of a run; a subclass that knows the lengths of its messages refuses one that is too long."""
+        return plan
 
     def outlook(self, config: RunConfig, plan: H) -> list[PlanLine]:
         """Say what noise to expect on the result, and what would be good, by the plans of other runs."""
@@ -236,7 +241,25 @@ class Horizontal(OfRecords[H]):
 
     def fresh_plan(self, session: Session, names: tuple[str, ...]) -> H:
         """Make the plan of a new run of the features that the clients announced; run by the server."""
-        return self.make_plan(session.inputs.public, names)
+        return self.sendable(self.make_plan(session.inputs.public, names))
+
+    def sendable(self, plan: H) -> H:
+        """Return the plan of a run, if its messages go through a link.
+
+        Raises
+        ------
+        ConfigError
+            One is too long; says how many clusters would do.
+        """
+        sizes: Any = plan
+        longest = self.bounds(plan).largest
+        if longest > MOST_MESSAGE_BYTES:
+            fitting = sizes.k * MOST_MESSAGE_BYTES // longest
+            raise ConfigError(
+                f"{format_count(sizes.k, 'cluster')} make a message of {longest:,} bytes with these columns, expected "
+                f"at most {MOST_MESSAGE_BYTES:,}: use at most {fitting:,} clusters (--k), or fewer columns"
+            )
+        return plan
 
     def server_secret(self) -> Any:
         """Return what the server draws its noise from, made before its first message; None: it draws none."""

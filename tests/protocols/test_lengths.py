@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fastlloyd.party.plain_plan as plan_module
+import fastlloyd.protocol.horizontal as horizontal
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.lifecycle.masked_sums import GlobalMsa, MaskedUpdate, NoisyMaskedSum, bounds, server
 from fastlloyd.lifecycle.rounds import StoredRounds
@@ -25,7 +28,9 @@ from fastlloyd.protocols.fastlloyd.plan import MOST_CELLS, Outline, Plan, check_
 from fastlloyd.protocols.fastlloyd.protocol import round_lines
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.run.simulation import Simulation, Tap
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.session import find_protocol
+from fastlloyd.run.simulation import Simulation, Tap, run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.support import RUN_ID, blobs, common_masks, pairwise_masks, parameters, plan_for
 
@@ -351,3 +356,40 @@ def test_what_a_plan_says_of_a_histogram() -> None:
     first, others = round_lines(plain)
     assert (first.name, others.name) == ("  round 1", "  rounds 2 to 3, each")
     assert first.text.startswith("radius ") and others.text.startswith("radius ")
+
+
+@pytest.mark.parametrize("protocol", ["fastlloyd", "fastlloyd-plus", "lloyd", "describe"])
+def test_a_run_whose_message_no_link_can_carry_is_refused_by_its_plan(protocol: str) -> None:
+    """The largest number of clusters that the refusal names goes, one more does not."""
+    described = {
+        "columns": json.dumps([{"name": f"c{at}", "lo": 0, "hi": 1, "bins": 100} for at in range(200)]),
+        "run": "00",
+    }
+    own = {"settings": {"describe": described}} if protocol == "describe" else {}
+    config = RunConfig(
+        protocol=protocol,
+        bounds="0,1",
+        n_total=10**6,
+        ring_bits=64,
+        epsilon=90.0,
+        rounds=None,
+        masking="threshold",
+        **own,
+    )
+    d = 2 if protocol == "describe" else 20_000
+    planned = find_protocol(protocol).planned
+    with pytest.raises(
+        ConfigError, match=r"10,000 clusters make a message of [\d,]+ bytes .* at most [\d,]+ clusters"
+    ) as refused:
+        planned(dataclasses.replace(config, k=10_000), 4, d)
+    most = int(re.findall(r"at most ([\d,]+) clusters", str(refused.value))[0].replace(",", ""))
+    assert planned(dataclasses.replace(config, k=most), 4, d).k == most
+    with pytest.raises(ConfigError, match="at most"):
+        planned(dataclasses.replace(config, k=most + 1), 4, d)
+
+
+def test_the_server_refuses_such_a_run_before_it_sends_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(horizontal, "MOST_MESSAGE_BYTES", 100)
+    config = RunConfig(dataset="iris", bounds="0,8", k=12)
+    with pytest.raises(ConfigError, match="12 clusters make a message of"):
+        run_together(config, 3)

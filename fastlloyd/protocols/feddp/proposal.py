@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.masking.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, choose_fraction_bits
+from fastlloyd.party.declaration import MOST_MESSAGE_BYTES
 from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, check_delta, check_epsilon, same_named
 from fastlloyd.privacy.calibration import calibrate, stated_delta
 from fastlloyd.privacy.noise.discrete import MAX_SCALE
@@ -40,8 +41,6 @@ _MARGIN = 1.25
 # Noise after composition over the noise for a simple sum of epsilons, roughly.
 _GUESS = 0.8
 MAX_SERVER_POINTS = 1 << 22
-# A frame has at most 2^30 bytes; this leaves room for encryption and headers.
-_MOST_MESSAGE_BYTES = (1 << 30) - (1 << 21)
 
 # Proxy points of the start 'private': tuned on generated mixtures, see docs/feddp.md.
 _PROXY_NOISE = 4.0  # records over the noise on a weight, over this, is (points) ^ ((2 + s) / 2s)
@@ -119,10 +118,10 @@ def make_plan(
             "feddp.*_share), fewer --rounds, or a smaller --delta"
         )
     plan = build(factor)
-    if plan.longest_bytes > _MOST_MESSAGE_BYTES:
+    if plan.longest_bytes > MOST_MESSAGE_BYTES:
         raise ConfigError(
             f"feddp: {d} features make a message of {plan.longest_bytes:,} bytes from each client, expected at most "
-            f"{_MOST_MESSAGE_BYTES:,}; use fewer features (--columns), or --set feddp.start=sphere-packing"
+            f"{MOST_MESSAGE_BYTES:,}; use fewer features (--columns), or --set feddp.start=sphere-packing"
         )
     return plan
 
