@@ -16,6 +16,10 @@ from fastlloyd.randomness.prg import PublicStream
 ATTEMPTS = 100
 GRID_BITS = 20
 _SEARCH_STEPS = 12
+# Numbers that are drawn at a time: more would be drawn in vain, with fewer the calls cost more than the draws.
+_DRAWN = 1 << 12
+# Coordinates are at most 2^20: sums of this many products are at most 2^53, exact in float64.
+_EXACT_FEATURES = 1 << 13
 
 
 @lru_cache(maxsize=8)  # each party of a process starts from the same centres
@@ -56,21 +60,46 @@ def sphere_packing(k: int, d: int, seed: int) -> NDArray[np.int64]:
 
 def _pack(k: int, d: int, radius: int, stream: PublicStream) -> NDArray[np.int64] | None:
     """Try to place k points for one radius; None when some point fails 100 times."""
-    reach = (1 << GRID_BITS) - radius
-    centers = np.empty((k, d), dtype=np.int64)
+    placed, squares = np.empty((k, d)), np.empty(k, dtype=np.int64)
     for j in range(k):
-        candidates = stream.integers(-reach, reach, ATTEMPTS * d).reshape(ATTEMPTS, d)
-        if j == 0:
-            centers[0] = candidates[0]
-            continue
-        # Coordinates stay below 2^21 and d below 2^20, so the squared distances fit 63 bits.
-        difference = candidates[:, None, :] - centers[None, :j, :]
-        nearest = np.einsum("ijh,ijh->ij", difference, difference).min(axis=1)
-        fitting = np.flatnonzero(nearest >= 4 * radius * radius)
-        if fitting.size == 0:
+        found = _first_fitting(placed[:j], squares[:j], radius, stream)
+        if found is None:
             return None
-        centers[j] = candidates[fitting[0]]
-    return centers
+        placed[j], squares[j] = found
+    return placed.astype(np.int64)
+
+
+def _first_fitting(
+    placed: NDArray[np.float64], squares: NDArray[np.int64], radius: int, stream: PublicStream
+) -> tuple[NDArray[np.int64], np.int64] | None:
+    """Return the first of 100 candidates that is far enough from all placed points, and its square; None: none is.
+
+    The stream moves by 100 candidates, but only those before the first fitting one are drawn: with many features nearly
+    all radii fit the first, or none.
+    """
+    reach, d = (1 << GRID_BITS) - radius, placed.shape[1]
+    left, height = ATTEMPTS, max(1, _DRAWN // d)
+    while left:
+        count = min(height, left)
+        candidates = stream.integers(-reach, reach, count * d).reshape(count, d)
+        left -= count
+        # Coordinates stay below 2^21 and d below 2^20, so the squared distances fit 63 bits.
+        own = np.einsum("ih,ih->i", candidates, candidates)
+        distances = own[:, None] + squares - 2 * _products(candidates.astype(np.float64), placed)
+        fitting = np.flatnonzero((distances >= 4 * radius * radius).all(axis=1))
+        if fitting.size:
+            stream.skip(left * d)
+            return candidates[fitting[0]], own[fitting[0]]
+    return None
+
+
+def _products(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Multiply integer points, shapes (i, d) and (j, d), exactly, whatever the order of the sums."""
+    total = np.zeros((len(one), len(other)), dtype=np.int64)
+    for start in range(0, one.shape[1], _EXACT_FEATURES):
+        part = slice(start, start + _EXACT_FEATURES)
+        total += (one[:, part] @ other[:, part].T).astype(np.int64)
+    return total
 
 
 def to_grid(centers: NDArray[np.int64], fraction_bits: int) -> NDArray[np.int64]:

@@ -128,10 +128,22 @@ class PublicStream:
 
     def __init__(self, seed: int, purpose: str) -> None:
         key = hashlib.sha256(domains.PUBLIC + purpose.encode() + b"\0" + str(int(seed)).encode()).digest()
-        self._encryptor = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+        self._encryptor = Cipher(ChaCha20(key, bytes(_COUNTER_BYTES + NONCE_BYTES)), mode=None).encryptor()
+        self._drawn = 0
+
+    def skip(self, count: int) -> None:
+        """Leave out 32-bit numbers: the next are those that would follow them.
+
+        Beyond 2^32 blocks the counter goes on in the bytes of the nonce, which is 0, as in the first ChaCha20.
+        """
+        self._drawn += count
+        blocks, rest = divmod(4 * self._drawn, BLOCK_BYTES)
+        self._encryptor.reset_nonce(blocks.to_bytes(_COUNTER_BYTES + NONCE_BYTES, "little"))
+        self._encryptor.update(bytes(rest))
 
     def uint32(self, count: int) -> NDArray[np.uint64]:
         """Draw 32-bit numbers, held in uint64."""
+        self._drawn += count
         return np.frombuffer(self._encryptor.update(bytes(4 * count)), dtype="<u4").astype(np.uint64)
 
     def integers(self, low: int, high: int, count: int) -> NDArray[np.int64]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from fastlloyd.kmeans.initial import GRID_BITS, sphere_packing, to_grid
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import PublicStream
 
 
 @pytest.mark.parametrize("k,d", [(1, 1), (2, 2), (15, 2), (3, 13), (100, 2), (10, 784)])
@@ -41,3 +44,40 @@ def test_nobody_can_change_the_centres_that_others_get() -> None:
 
 def test_moving_to_the_grid_rounds_half_up() -> None:
     assert to_grid(np.array([[8, 7, -8, -9, 24]]), GRID_BITS - 4).tolist() == [[1, 0, 0, -1, 2]]
+
+
+def plain_packing(k: int, d: int, seed: int) -> np.ndarray:
+    """Draw all candidates, and take differences: what `kmeans.reference` does, in numpy."""
+    stream, low, high = PublicStream(seed, domains.SPHERE_PACKING), 0, 1 << GRID_BITS
+
+    def pack(radius: int) -> np.ndarray | None:
+        placed, reach = np.empty((0, d), dtype=np.int64), (1 << GRID_BITS) - radius
+        for _ in range(k):
+            candidates = stream.integers(-reach, reach, 100 * d).reshape(100, d)
+            apart = [((candidates - point) ** 2).sum(axis=1) >= 4 * radius * radius for point in placed]
+            fitting = np.flatnonzero(np.all(apart, axis=0) if apart else np.ones(100))
+            if not fitting.size:
+                return None
+            placed = np.vstack([placed, candidates[fitting[0]]])
+        return placed
+
+    found = pack(0)
+    for _ in range(12):
+        radius = (low + high) // 2
+        placed = pack(radius)
+        low, high, found = (low, radius, found) if placed is None else (radius, high, placed)
+    return found
+
+
+@pytest.mark.parametrize("k,d", [(1, 1), (30, 1), (40, 3), (12, 50), (9, 600), (5, 5000), (3, 8193), (2, 20_000)])
+def test_candidates_that_are_not_drawn_change_nothing(k: int, d: int) -> None:
+    assert (sphere_packing(k, d, seed=7) == plain_packing(k, d, seed=7)).all()
+
+
+def test_many_centres_of_many_features_need_little_memory() -> None:
+    """All 100 candidates and their differences took 670 MB, and 13 s."""
+    tracemalloc.start()
+    sphere_packing(40, 10_000, seed=3)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * 40 * 10_000 * 8

@@ -1,4 +1,4 @@
-"""Key derivation: HKDF-SHA256 as RFC 5869 has it, from HMAC as RFC 2104 has it."""
+"""Key derivation: HKDF-SHA256 as RFC 5869 has it, from HMAC as RFC 2104 has it. Public streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fastlloyd.randomness import prg
-from fastlloyd.randomness.prg import Derivation, derive
+from fastlloyd.randomness.prg import Derivation, PublicStream, derive
 from tests.dealt import fixed
 
 
@@ -38,3 +38,22 @@ def test_keys_are_the_library_s(salt: bytes, context: bytes) -> None:
     one = Derivation(secret, salt)
     assert one.derive(b"another") != expected
     assert one.derive(purpose, context) == derive(secret, purpose, context, salt) == expected
+
+
+@pytest.mark.parametrize("before,skipped", [(0, 0), (0, 1), (3, 13), (16, 16), (5, 1000), (100, 0)])
+def test_a_public_stream_goes_on_behind_what_is_skipped(before: int, skipped: int) -> None:
+    whole, stream = PublicStream(1, "a test").uint32(before + skipped + 40), PublicStream(1, "a test")
+    stream.uint32(before)
+    stream.skip(skipped)
+    assert stream.uint32(17).tolist() == whole[before + skipped :][:17].tolist()
+    stream.skip(2)
+    assert stream.uint32(3).tolist() == whole[before + skipped :][19:22].tolist()
+
+
+def test_a_public_stream_goes_on_behind_the_first_2_38_bytes() -> None:
+    """The cipher's counter of 32 bits ended there, in a traceback."""
+    one, other = PublicStream(1, "a test"), PublicStream(1, "a test")
+    one.skip(1 << 36)
+    other.skip((1 << 36) - 16)
+    other.skip(16)
+    assert one.uint32(8).tolist() == other.uint32(8).tolist() != PublicStream(1, "a test").uint32(8).tolist()
