@@ -1,22 +1,25 @@
 """What a noisy vector says of clusters: sizes, shares, means, median and quartiles, each with a 95 % range.
 
 All numbers follow from the released vector and the stated noise, by sums that no library of matrices reorders: parties
-with other processors come to the same bits. Ranges hold the noise of the release, for these
-records and these centres; they hold no sampling: other patients of the same kind would differ by more.
+with other processors come to the same bits. A narrow range holds the noise of the release, for these records and these
+centres. A wide one also holds sampling: it is about patients like these, of whom the records are independent draws.
 
 Let x be the bins of a column in a cluster and n its size. Least squares over the totals of all columns makes the bins
 add up to n, and leaves each bin a contrast, whose noise is independent of that of n, plus n / B. So for any weights a,
 with A their sum, a x has the variance s^2 (a a - A^2 / B) + var(n) A^2 / B^2. A share r is in its range if x_b - r n
 is within 1.96 deviations of 0 by the delta method; a mean and the records below an edge are such forms, too.
 
+Sampling adds to a variance: that of a share by Agresti and Coull, of a mean that of one value over those who have one,
+of the records below an edge that of a binomial. One value spreads as much as its bins allow (`spread`).
+
 Source: docs/privacy.md, "Descriptions of clusters".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -28,8 +31,8 @@ from fastlloyd.report.ranges import NORMAL_TAIL
 
 Floats = NDArray[np.float64]
 Shown = Literal["fine", "coarse", "nothing"]
-# Measure, value, what may be shown, number, and the ends of its range.
-_Line = tuple[str, str, Shown, Any, Any, Any]
+# Measure, value, what may be shown; number, the ends of its narrow range, and of its wide one.
+_Line = tuple[str, str, Shown, Sequence[Any]]
 FINE, COARSE = 0.05, 0.2
 """Noise over records: up to the first, numbers are shown with ranges; up to the second, ranges alone; else nothing."""
 QUARTILES = {"quartile 1": 0.25, "median": 0.5, "quartile 3": 0.75}
@@ -43,13 +46,15 @@ class Described:
     ----------
     cluster : int
     column : str
-        Empty for the size.
+        Empty for the size, and for the cluster's share of all records.
     measure : str
         'size', 'share', 'mean', 'quartile 1', 'median' or 'quartile 3'.
     value : str
-        Of a share: the bin or category.
+        Of a share: the bin or category; empty for the cluster's share of all records.
     estimate, low, high : float or None
-        Released number and the ends of its 95 % range; None where they are not shown.
+        Released number and the ends of its 95 % range for the noise; None where they are not shown.
+    wide_low, wide_high : float or None
+        Ends of the 95 % range for noise and sampling; of a size, which is about these records alone, those for noise.
     shown : {'fine', 'coarse', 'nothing'}
         'coarse': the range says more than the number. 'nothing': too few records for this budget.
     """
@@ -61,6 +66,8 @@ class Described:
     estimate: float | None
     low: float | None
     high: float | None
+    wide_low: float | None
+    wide_high: float | None
     shown: Shown
 
 
@@ -180,53 +187,133 @@ def describe(layout: Layout, noisy: Floats, *, noise: float, n_total: int, fract
     places = {at: place for place, at in enumerate(layout.numbers)}
     for cluster, size in enumerate(found.sizes.tolist()):
         margin = NORMAL_TAIL * found.size_deviation
-        low, high = (float(np.clip(size + side, 0.0, n_total)) for side in (-margin, margin))
-        yield Described(cluster, "", "size", "", min(max(size, low), high), low, high, "fine")
+        least, most = (float(np.clip(size + side, 0.0, n_total)) for side in (-margin, margin))
+        yield Described(cluster, "", "size", "", min(max(size, least), most), least, most, least, most, "fine")
+        columns: list[tuple[str, Iterator[_Line]]] = [("", _part(found, size))]
         for at, column in enumerate(layout.columns):
             bins = found.blocks[at][cluster]
-            lines = [_shares(found, column, bins, size)]
+            columns.append((column.name, _shares(found, column, bins, size)))
             if column.is_number:
                 half = float(found.halves[cluster, places[at]])
-                lines.append(_numbers(found, column, bins, half, 2.0**-fraction_bits))
-            for measure, value, shown, *ends in chain.from_iterable(lines):
-                kept = [None] * 3 if shown == "nothing" else [float(end) for end in ends]
-                number, least, most = kept
-                yield Described(cluster, column.name, measure, value, number, least, most, shown)
+                columns.append((column.name, _numbers(found, column, bins, half, 2.0**-fraction_bits)))
+        for name, lines in columns:
+            for measure, value, shown, numbers in lines:
+                kept = [None] * 5 if shown == "nothing" else [float(one) for one in numbers]
+                number, low, high, wide_low, wide_high = kept
+                yield Described(cluster, name, measure, value, number, low, high, wide_low, wide_high, shown)
+
+
+def _part(found: Consistent, size: float) -> Iterator[_Line]:
+    """Yield the share of a cluster among the records of all."""
+    k, total = len(found.sizes), float(found.sizes.sum())
+    all_noise, total = found.size_deviation * k**0.5, max(total, 1e-9)
+    share = min(max(size / total, 0.0), 1.0)
+    deviation = found.size_deviation * ((1.0 - share) ** 2 + (k - 1) * share**2) ** 0.5 / total
+    margins = NORMAL_TAIL * np.array([deviation, np.hypot(deviation, float(share_sampling(size, total)))])
+    ends = [end for margin in margins for end in np.clip([share - margin, share + margin], 0.0, 1.0)]
+    yield "share", "", grade(all_noise, total), (share, *ends)
 
 
 def _shares(found: Consistent, column: DescribedColumn, bins: Floats, size: float) -> Iterator[_Line]:
     """Yield the share of each bin of a column, the one of missing values included."""
     shown, n = grade(found.noise, size), max(size, 1e-9)
-    shares = bins / n
+    shares, deviations = bins / n, share_noise(found, bins, n)
+    narrow, wide = (NORMAL_TAIL * one for one in (deviations, np.hypot(deviations, share_sampling(bins, n))))
+    ends = [np.clip(shares + margins, 0.0, 1.0) for margins in (-narrow, narrow, -wide, wide)]
+    numbers = np.clip(project(bins, size) / n, *ends[:2])
+    for value, *each in zip(column.labels, numbers, *ends, strict=True):
+        yield "share", value, shown, each
+
+
+def share_noise(found: Consistent, bins: Floats, n: float) -> Floats:
+    """Return the standard deviations, shape (B,), that noise gives the shares of the bins of n records."""
     # The weights of x_b - r n, where n is the sum of the bins.
-    margins = NORMAL_TAIL * found.deviation(np.eye(len(bins)) - shares[:, None]) / n
-    low, high = np.clip(shares - margins, 0.0, 1.0), np.clip(shares + margins, 0.0, 1.0)
-    numbers = np.clip(project(bins, size) / n, low, high)
-    for value, number, least, most in zip(column.labels, numbers, low, high, strict=True):
-        yield "share", value, shown, number, least, most
+    deviations: Floats = found.deviation(np.eye(len(bins)) - (bins / n)[:, None]) / n
+    return deviations
+
+
+def share_sampling(counts: Floats | float, n: float, drawn: float | None = None) -> Floats:
+    """Return the standard deviations that sampling gives shares, by Agresti and Coull.
+
+    Parameters
+    ----------
+    counts : float64 array or float
+        Records, of n.
+    n : float
+    drawn : float, optional
+        How many records the share is about, if other than n.
+    """
+    share = (np.clip(counts, 0.0, n) + 2.0) / (n + 4.0)
+    deviations: Floats = np.sqrt(share * (1.0 - share) / (n if drawn is None else drawn))
+    return deviations
+
+
+def mean_noise(found: Consistent, mean: float, bins: int, there: float) -> float:
+    """Return the standard deviation that noise gives a mean in [-1, 1] of a column with `bins` bins.
+
+    Parameters
+    ----------
+    found : Consistent
+    mean : float
+    bins : int
+        B, the one of missing values included.
+    there : float
+        Records that have a value, above 0.
+    """
+    return float(np.hypot(2.0 * found.noise, mean * found.deviation(_present(bins)))) / there
+
+
+def spread(column: DescribedColumn, inside: Floats) -> float:
+    """Return the standard deviation of one scaled value, as large as its bins allow.
+
+    Parameters
+    ----------
+    column : DescribedColumn
+        Of numbers.
+    inside : float64 array, shape (B - 1,)
+        Records in each bin from 0, the missing ones left out.
+
+    Notes
+    -----
+    Between bins by their middles, within a bin half its width: values lie no farther apart than its ends.
+    """
+    total = float(inside.sum())
+    if total <= 0.0:
+        return 1.0
+    edges = (column.all_edges - column.bottom) / (column.top - column.bottom) * 2.0 - 1.0
+    middles, halves = (edges, 0.0 * edges) if column.whole else ((edges[1:] + edges[:-1]) / 2.0, np.diff(edges) / 2.0)
+    mean = float((inside * middles).sum()) / total
+    return math.sqrt(float((inside * ((middles - mean) ** 2 + halves**2)).sum()) / total)
+
+
+def _present(bins: int) -> Floats:
+    """Return the weights of those that have a value."""
+    return np.append(np.ones(bins - 1), 0.0)
 
 
 def _numbers(found: Consistent, column: DescribedColumn, bins: Floats, half: float, rounding: float) -> Iterator[_Line]:
     """Yield mean, median and quartiles of the values that are not missing."""
-    present = np.ones(len(bins))
-    present[-1] = 0.0
-    there = float((present * bins).sum())
+    there = float(bins[:-1].sum())
     shown, n = grade(found.noise, there), max(there, 1e-9)
     mean = 2.0 * half / n
-    margin = NORMAL_TAIL * float(np.hypot(2.0 * found.noise, mean * found.deviation(present))) / n + rounding
-    ends = np.clip([mean, mean - margin, mean + margin], -1.0, 1.0)
-    number, low, high = column.bottom + (ends + 1.0) / 2.0 * (column.top - column.bottom)
-    yield "mean", "", shown, number, low, high
-    # For the number: bins from 0 that add up to what is there.
+    # Bins from 0 that add up to what is there.
     inside = project(bins[:-1], there)
+    noise = mean_noise(found, mean, len(bins), n)
+    narrow, wide = (NORMAL_TAIL * one + rounding for one in (noise, np.hypot(noise, spread(column, inside) / n**0.5)))
+    scaled = np.clip([mean, mean - narrow, mean + narrow, mean - wide, mean + wide], -1.0, 1.0)
+    yield "mean", "", shown, list(column.bottom + (scaled + 1.0) / 2.0 * (column.top - column.bottom))
     for measure, share in QUARTILES.items():
-        first, last = quantile_bins(found, bins, share)
-        low, high = column.all_edges[first], column.all_edges[last if column.whole else last + 1]
-        yield measure, "", shown, np.clip(quantile(column, inside, share), low, high), low, high
+        ends = []
+        for sampled in (0.0, max(there, 0.0)):
+            first, last = quantile_bins(found, bins, share, sampled)
+            ends += [column.all_edges[first], column.all_edges[last if column.whole else last + 1]]
+        yield measure, "", shown, (np.clip(quantile(column, inside, share), *ends[:2]), *ends)
 
 
-def quantile_bins(found: Consistent, bins: Floats, share: float) -> tuple[int, int]:
+def quantile_bins(found: Consistent, bins: Floats, share: float, sampled: float = 0.0) -> tuple[int, int]:
     """Return the first and the last bin in which a quantile may lie, of one cluster's bins, the missing ones last.
+
+    With sampling, `sampled` is the number of records that have a value; 0 for noise alone.
 
     G(e) is the number of records below edge e less `share` of all that are there. The quantile lies above each edge
     with G surely below 0, and at or below each edge with G surely above 0.
@@ -234,7 +321,8 @@ def quantile_bins(found: Consistent, bins: Floats, share: float) -> tuple[int, i
     count = len(bins) - 1
     weights = np.zeros((count - 1, len(bins)))
     weights[:, :count] = np.tri(count - 1, count) - share
-    gaps, margins = (weights * bins).sum(axis=-1), NORMAL_TAIL * found.deviation(weights)
+    sampling = (sampled * share * (1.0 - share)) ** 0.5
+    gaps, margins = (weights * bins).sum(axis=-1), NORMAL_TAIL * np.hypot(found.deviation(weights), sampling)
     above = np.flatnonzero(gaps >= -margins)
     below = np.flatnonzero(gaps <= margins)
     first = int(above[0]) if len(above) else count - 1

@@ -193,6 +193,7 @@ FOLLOWING = (
         f"{_HERE}.describe",
         "horizontal",
         "what the clusters of a finished run are",
+        results=2,
         unused=("rounds", "evaluate"),
     ),
 )

@@ -185,6 +185,13 @@ def test_with_hardly_any_noise_it_says_what_is_true_of_all_sites_together(finish
             assert float(line["estimate"]) == pytest.approx(share, abs=0.01)
         line = found[cluster, "age", "median", ""]
         assert float(line["low"]) <= np.median(ages) <= float(line["high"])
+    # `a` made the clusters; age and sex differ by what the records were drawn with, in opposite directions.
+    assert {line["differs"] for line in found.values() if line["column"] == "a"} == {"made by"}
+    for key in (("age", "mean", ""), ("sex", "share", "f")):
+        assert {found[cluster, *key]["differs"] for cluster in ("0", "1")} == {"more", "less"}
+        line, other = found["0", *key], found["1", *key]
+        assert float(line["rest"]) == pytest.approx(float(other["estimate"]), rel=0.01)
+        assert float(line["wide_low"]) < float(line["low"]) < float(line["high"]) < float(line["wide_high"])
 
 
 def test_clients_label_as_the_finished_run_did(finished: Path) -> None:
@@ -363,7 +370,7 @@ def test_the_rows_of_a_person_count_once(tmp_path: Path, finished: Path) -> None
 def test_it_stands_on_masked_sums_and_is_no_protocol_to_choose() -> None:
     assert isinstance(protocol(), MaskedSums)
     assert [row.name for row in FOLLOWING] == ["describe"] and knows("describe")
-    assert "describe" not in names() and "describe" not in PROTOCOLS and find("describe").results == 1
+    assert "describe" not in names() and "describe" not in PROTOCOLS and find("describe").results == 2
 
 
 COLUMNS_FILE = '[age]\nlo = 0\nhi = 100\n\n[sex]\ncategories = ["f", "m"]\n'

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.describe.coding import Layout
 from fastlloyd.describe.columns import DescribedColumn, columns_from_json, count_bins
+from fastlloyd.describe.difference import compare
 from fastlloyd.describe.estimates import describable_from, describe, grade, make_consistent
 from fastlloyd.errors import ConfigError, format_count
 from fastlloyd.party.option import option
@@ -169,7 +170,9 @@ class Describe(MaskedSums):
         layout = self.layout(plan)
         silent = len(end.silent[0]) if end.silent else 0
         spread = plan.played([plan.noise_with(len(end.included[0]), silent)]).noise_on(PART, 0)
-        lines = list(describe(layout, end.state, noise=spread, n_total=plan.n_total, fraction_bits=plan.fraction_bits))
+        q, made_by = plan.fraction_bits, {*plan.names, *session.inputs.categories.columns}
+        lines = list(describe(layout, end.state, noise=spread, n_total=plan.n_total, fraction_bits=q))
+        differences = compare(layout, end.state, noise=spread, made_by=made_by, fraction_bits=q)
         texts = {line.column for line in lines} | {line.value for line in lines}
         return self.make_result(
             session,
@@ -179,7 +182,7 @@ class Describe(MaskedSums):
             centers=None,
             sizes=make_consistent(layout, end.state, spread).sizes,
             noise=end.noise,
-            extra={"profile.csv": profile_csv(lines, {text: csv_cell(text) for text in texts})},
+            extra={"profile.csv": profile_csv(lines, differences, made_by, {text: csv_cell(text) for text in texts})},
         )
 
     # What people read.

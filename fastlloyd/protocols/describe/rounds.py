@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.describe.coding import CodedRecords, Layout
+from fastlloyd.describe.difference import Difference, Key
 from fastlloyd.describe.estimates import Described
 
 PART = "descriptions"
 """Name of the release."""
+PROFILE = (
+    *("cluster", "column", "measure", "value", "estimate", "low", "high", "wide_low", "wide_high", "shown"),
+    *("rest", "difference_low", "difference_high", "differs"),
+)
+"""The columns of profile.csv."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,19 +47,44 @@ def add_up(layout: Layout, records: LabelledRecords, k: int, fraction_bits: int)
     return layout.add_up(records.coded, records.raw_labels, k, fraction_bits)
 
 
-def profile_csv(lines: Iterable[Described], cell: dict[str, str]) -> str:
+def profile_csv(
+    lines: Iterable[Described], differences: Mapping[Key, Difference], made_by: Collection[str], cell: Mapping[str, str]
+) -> str:
     """Return profile.csv: a line for each number; empty cells where too few people are in the cluster for this budget.
 
     Parameters
     ----------
     lines : iterable of Described
+    differences : mapping from key to Difference
+        From `compare`.
+    made_by : collection of str
+        Columns that made the clusters.
     cell : mapping from text to text
         How names and values are written, so that a spreadsheet runs none of them.
     """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(("cluster", "column", "measure", "value", "estimate", "low", "high", "shown"))
+    table.writerow(PROFILE)
     for line in lines:
-        numbers = ("" if number is None else f"{number:.6g}" for number in (line.estimate, line.low, line.high))
-        table.writerow((line.cluster, cell[line.column], line.measure, cell[line.value], *numbers, line.shown))
+        key = (line.cluster, line.column, line.measure, line.value)
+        difference = differences.get(key)
+        differs = "made by" if line.column in made_by else ""
+        apart: tuple[float | None, ...] = (None,) * 3
+        if difference is not None:
+            differs = "not shown" if not difference.differs else "more" if difference.low > 0.0 else "less"
+            apart = (difference.rest, difference.low, difference.high)
+        first = (line.estimate, line.low, line.high, line.wide_low, line.wide_high)
+        table.writerow(
+            (
+                *(line.cluster, cell[line.column], line.measure, cell[line.value]),
+                *map(_number, first),
+                line.shown,
+                *map(_number, apart),
+                differs,
+            )
+        )
     return text.getvalue()
+
+
+def _number(number: float | None) -> str:
+    return "" if number is None else f"{number + 0.0:.6g}"  # without the sign of a negative zero

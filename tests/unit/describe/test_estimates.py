@@ -51,6 +51,7 @@ def truth() -> tuple[NDArray[np.float64], dict[tuple[int, str, str, str], float]
         placed = code(LAYOUT.columns, [AGE.place(ages), (sexes.astype(np.int64), np.zeros(n)), VISITS.place(visits)])
         total += LAYOUT.add_up(placed, np.full(n, cluster), 2, Q) / 2.0**Q
         known[cluster, "", "size", ""] = n
+        known[cluster, "", "share", ""] = n / sum(SIZES)
         for column, values in (("age", ages), ("visits", visits)):
             there = values[~np.isnan(values)]
             known[cluster, column, "mean", ""] = float(there.mean())
@@ -107,6 +108,62 @@ def test_ranges_for_less_noise_than_there_is_are_found() -> None:
     assert np.mean(hits) < 0.9
 
 
+def of_the_same_kind(noise: float) -> dict[str, float]:
+    """How often wide ranges hold what is true of a distribution: the bins without noise, and their middles.
+
+    Each description is of records drawn from it anew.
+    """
+    generator, hits = np.random.default_rng(13), {}
+    exact = list(describe(LAYOUT, EXACT, noise=0.0, n_total=5_000, fraction_bits=Q))
+    known = {(one.cluster, one.column, one.measure, one.value): one for one in exact}
+    for _ in range(250):
+        drawn = np.zeros_like(EXACT)
+        for cluster, n in enumerate(SIZES):
+            drawn[cluster, 0] = n
+            for at, (column, start) in enumerate(zip(LAYOUT.columns, LAYOUT.starts, strict=False)):
+                bins = EXACT[cluster, start : start + column.width]
+                raw_bins = generator.choice(column.width, size=n, p=bins / n)
+                drawn[cluster, start : start + column.width] = np.bincount(raw_bins, minlength=column.width)
+                if column.is_number:
+                    edges = np.append(column.all_edges, np.nan) if column.whole else column.all_edges
+                    values = edges if column.whole else np.append((edges[1:] + edges[:-1]) / 2.0, np.nan)
+                    _, scaled = column.place(values[raw_bins])
+                    drawn[cluster, LAYOUT.starts[-1] + LAYOUT.numbers.index(at)] = scaled.sum() / 2.0
+        noisy = drawn + noise * generator.standard_normal(EXACT.shape)
+        for line in describe(LAYOUT, noisy, noise=noise, n_total=5_000, fraction_bits=Q):
+            one = known[line.cluster, line.column, line.measure, line.value]
+            if line.wide_low is None or line.wide_high is None or line.column == "" or one.estimate is None:
+                continue
+            if line.measure in QUARTILES:
+                assert one.low is not None and one.high is not None
+                held = line.wide_low <= one.high and one.low <= line.wide_high
+            elif line.measure == "mean":
+                held = line.wide_low <= true_mean(line.cluster, line.column) <= line.wide_high
+            else:
+                if one.estimate <= 0.02:
+                    continue
+                held = line.wide_low <= one.estimate <= line.wide_high
+            hits.setdefault("quantile" if line.measure in QUARTILES else line.measure, []).append(held)
+    return {kind: float(np.mean(found)) for kind, found in hits.items()}
+
+
+def true_mean(cluster: int, name: str) -> float:
+    """The mean of the distribution that `of_the_same_kind` draws from: of the bins' middles."""
+    at = [column.name for column in LAYOUT.columns].index(name)
+    column, start = LAYOUT.columns[at], LAYOUT.starts[at]
+    bins = EXACT[cluster, start : start + column.width - 1]
+    edges = column.all_edges
+    return float(bins @ (edges if column.whole else (edges[1:] + edges[:-1]) / 2.0) / bins.sum())
+
+
+@pytest.mark.parametrize("noise", [0.0, 15.0])
+def test_wide_ranges_hold_for_other_records_of_the_same_kind(noise: float) -> None:
+    """Of records drawn anew: the narrow ranges are about these records alone, and hold far less without noise."""
+    rates = of_the_same_kind(noise)
+    assert rates.keys() == {"share", "mean", "quantile"}
+    assert 0.94 <= rates["share"] <= 0.98 and rates["mean"] >= 0.94 and rates["quantile"] >= 0.95, rates
+
+
 def test_without_noise_the_numbers_are_the_true_ones() -> None:
     for line in describe(LAYOUT, EXACT, noise=0.0, n_total=5_000, fraction_bits=Q):
         true = KNOWN[line.cluster, line.column, line.measure, line.value]
@@ -136,7 +193,7 @@ def test_what_is_shown_follows_the_noise() -> None:
     shown = {(line.cluster, line.shown) for line in lines_of(100.0) if line.column == "sex"}
     assert shown == {(0, "fine"), (1, "coarse")} or shown == {(0, "fine"), (1, "nothing")}
     for line in lines_of(400.0):
-        if line.cluster == 1 and line.measure != "size":
+        if line.cluster == 1 and line.column:
             assert (line.shown, line.estimate, line.low, line.high) == ("nothing", None, None, None)
         if line.measure == "size":
             assert line.estimate is not None
