@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.delimited import Cells
-from fastlloyd.data.form import MISSING, NO_RECORDS, Cap, is_identifier, needs
+from fastlloyd.data.form import MISSING, NO_RECORDS, Cap, is_identifier, needs, number_text
 from fastlloyd.errors import DataError, Interrupted, SourceError, format_count
 
 Row = tuple[Any, ...]
@@ -170,8 +170,12 @@ class Answer:
         self._kinds[at] |= set(map(type, kept))
         return kept
 
-    def chunks(self, numbers: Sequence[int], texts: Sequence[int] = (), height: int | None = None) -> Iterator[Cells]:
+    def chunks(
+        self, numbers: Sequence[int], texts: Sequence[int] = (), height: int | None = None, *, loose: int = 0
+    ) -> Iterator[Cells]:
         """Read columns of numbers and of text, some rows at a time; NaN where a number is missing.
+
+        The last `loose` columns of text may hold any numbers.
 
         Raises
         ------
@@ -181,7 +185,7 @@ class Answer:
         columns = ", ".join(f"c{at}" for at in numbers) or "rowid"
         most = max(1, _READ_VALUES // max(1, len(numbers)))
         cursor = self._store.execute(f"SELECT {columns} FROM sorted ORDER BY rowid")  # noqa: S608
-        names = [self.texts(at) for at in texts]
+        names = [self.texts(at, any_number=place >= len(texts) - loose) for place, at in enumerate(texts)]
         odd = any(self._kinds[at] & {str, bytes} for at in numbers)
         done = 0
         while rows := cursor.fetchmany(most if height is None else min(height, most)):
@@ -204,21 +208,24 @@ class Answer:
             numbers.append(value)
         return numbers
 
-    def texts(self, column: int) -> Iterator[str]:
-        """Read a column of names as text, without the spaces around it; empty where a value is null.
+    def texts(self, column: int, *, any_number: bool = False) -> Iterator[str]:
+        """Read a column as text, without the spaces around it; empty where a value is null.
 
         Raises
         ------
         DataError
-            A value is neither a whole number nor text.
+            A value is neither text nor a whole number, or with `any_number` no number.
         """
+        expected = "numbers" if any_number else "whole numbers"
         values = self._store.execute(f"SELECT c{column} FROM sorted ORDER BY rowid")  # noqa: S608
         for (cell,) in values:
             whole = type(cell) is float and cell.is_integer() and abs(cell) < _EXACT
             value = int(cell) if whole else cell
+            if any_number and isinstance(value, float):
+                value = number_text(value)
             if isinstance(value, float | bytes):
                 raise DataError(
-                    f"{self._source}, column {self.names[column]!r}: expected whole numbers or text, got "
+                    f"{self._source}, column {self.names[column]!r}: expected {expected} or text, got "
                     f"{_described(value)}; {_FIX}"
                 )
             yield "" if value is None else str(value).strip()

@@ -116,6 +116,11 @@ class Database:
             time.sleep(pause)
             pause *= 2
 
+    @property
+    def decimal(self) -> str:
+        """What stands before a fraction in its columns as text."""
+        return "."
+
     def row(self, at: int) -> str:
         """Name a row, counted from 0, by its key."""
         return self.answer.row(at)

@@ -9,6 +9,7 @@ import codecs
 import contextlib
 import csv
 import io
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ DATA_DIR_VARIABLE = "FASTLLOYD_DATA"
 DELIMITERS = (",", ";", "\t", "|")
 """The usual characters between cells."""
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "none", "null"})
+# Up to here a float64 holds each whole number.
+_EXACT = 2.0**53
 # Groups of three digits: 1,234 or 1.234.567,8.
 # What the marks in a number may be: before a fraction only, or also between thousands.
 Otherwise = Literal["fraction", "either"]
@@ -120,6 +123,11 @@ class DataFile:
         """Name a row, counted from 0, so that its owner can find it."""
         return number_row(at)
 
+    @property
+    def decimal(self) -> str:
+        """What stands before a fraction in its columns as text: only text files have the mark of their form."""
+        return "." if self.path.name.lower().endswith((".npy", ".npz", ".parquet")) else self.form.decimal
+
 
 @contextlib.contextmanager
 def needs(name: str, what: str, extra: str) -> Iterator[None]:
@@ -198,6 +206,19 @@ def parse_number(cell: str, decimal: str) -> float | None:
         return float(cell) if "_" not in cell else None
     except ValueError:
         return None
+
+
+def number_text(number: float) -> str:
+    """Return a number as text that `parse_number` reads back exactly; empty where it is missing.
+
+    Examples
+    --------
+    >>> number_text(3.0), number_text(0.1), number_text(float("nan"))
+    ('3', '0.1', '')
+    """
+    if math.isnan(number):
+        return ""
+    return str(int(number)) if abs(number) < _EXACT and number == int(number) else repr(float(number))
 
 
 def other_decimal(form: Form) -> str:

@@ -33,6 +33,7 @@ class Wanted(TypedDict, total=False):
     unit: Unit | None
     categories: Categories | None
     texts: Sequence[str]
+    beside: Sequence[str]
     cap: Cap | None
 
 
@@ -62,6 +63,7 @@ class Reading:
     unit: Unit | None = None
     categories: Categories | None = None
     texts: Sequence[str] = ()
+    beside: Sequence[str] = ()
     cap: Cap | None = None
     lists: Categories = field(init=False)
     chosen: list[int] = field(init=False)
@@ -103,7 +105,7 @@ class Reading:
         """The sentence about columns that nobody named, and that are no features only because they hold text."""
         if self.columns or (self.bounds is not None and self.bounds.names is not None):
             return ""
-        named = {*self.used, *self.lists.columns, *self.ignore, *self.texts, *self._people}
+        named = {*self.used, *self.lists.columns, *self.ignore, *self.texts, *self.beside, *self._people}
         texts = [name for name in self.source.names if name not in named and not is_identifier(name)]
         if not texts:
             return ""
@@ -127,24 +129,35 @@ class Reading:
     def chunks(self, height: int | None) -> Iterator[Cells]:
         """Read all rows, some at a time; refuse infinite values."""
         lists, unit, place = self.lists.columns, self.unit, self.source.place
-        named = (*lists, *self.texts, *self._people)
+        named = [self.source.index(column) for column in (*lists, *self.texts, *self._people)]
+        named += [self._index_beside(column) for column in self.beside]
+        first, person, last = len(lists), len(lists) + len(self.texts), len(named) - len(self.beside)
         numbers: dict[str, int] = {}
         done = records = 0
         if self.cap is not None and self.source.rows is not None and unit is None and self.missing != "drop":
             self.cap.check(place, self.source.rows, counted=True)
-        for cells in self.source.chunks(self.chosen, [self.source.index(column) for column in named], height):
+        for cells in self.source.chunks(self.chosen, named, height, loose=len(self.beside)):
             refuse_infinite(cells.values, partial(self.place, cells.first_line, done))
             where: dict[str, Any] = {"source": str(place), "done": done, "row": place.row}
             made = [self.lists.indicate(column, own, **where) for column, own in zip(lists, cells.texts, strict=False)]
-            people = None if unit is None else number_people(cells.texts[-1], numbers, column=unit.column, **where)
+            people = None if unit is None else number_people(cells.texts[person], numbers, column=unit.column, **where)
             values = np.hstack([cells.values, *made]) if made else cells.values
             # Of people, those who lack a value are dropped once all rows are known.
             if self.cap is not None and (unit is None or self.missing != "drop"):
                 dropped = int(np.isnan(values).any(axis=1).sum()) if self.missing == "drop" else 0
                 records = len(numbers) if unit is not None else records + len(values) - dropped
                 self.cap.check(place, records)
-            yield Cells(values, cells.texts[len(lists) :][: len(self.texts)], cells.first_line, people)
+            yield Cells(values, (*cells.texts[first:person], *cells.texts[last:]), cells.first_line, people)
             done += len(values)
+
+    def _index_beside(self, column: str) -> int:
+        names = self.source.names
+        if column not in names:
+            raise DataError(
+                f"{self.source.place}: no column {column!r}{did_you_mean(column, names)}, which the description of "
+                f"clusters names; it has {listed(names)}; correct the header, or agree on columns that all sites have"
+            )
+        return names.index(column)
 
     def place(self, first_line: int | None, done: int, row: int, column: int) -> str:
         """Name a cell so that its owner can find it; `done` rows came before."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.database import Database, Place, place_of
 from fastlloyd.data.delimited import Cells, Delimited
-from fastlloyd.data.form import NO_RECORDS, SUFFIXES, Cap, DataFile, Otherwise, listed, needs
+from fastlloyd.data.form import NO_RECORDS, SUFFIXES, Cap, DataFile, Otherwise, listed, needs, number_text
 from fastlloyd.errors import DataError, did_you_mean
 from fastlloyd.kmeans.stored import release
 
@@ -47,8 +47,9 @@ class Source:
     otherwise : tuple of 'fraction', 'either' or None
         As for `Delimited`; empty for other files.
     chunks : callable
-        Takes the columns of numbers, the columns of text, and the most rows of a chunk (None: the fastest), and returns
-        an iterator over `Cells`. Can be called once.
+        Takes the columns of numbers, the columns of text, the most rows of a chunk (None: the fastest), and `loose`,
+        how many of the last columns of text may hold any numbers (default 0: the others hold names, which are whole
+        numbers or text). Returns an iterator over `Cells`. Can be called once.
     rows : int or None
         None where the number is known only after reading.
     at_once : bool
@@ -59,7 +60,7 @@ class Source:
     names: tuple[str, ...]
     numeric: tuple[bool, ...]
     otherwise: tuple[Otherwise | None, ...] = ()
-    chunks: Callable[[Sequence[int], Sequence[int], int | None], Iterator[Cells]]
+    chunks: Callable[..., Iterator[Cells]]
     rows: int | None = None
     at_once: bool = False
 
@@ -161,7 +162,7 @@ def _read_head(place: DataFile, file: BinaryIO) -> Source:
             names=text.names,
             numeric=text.numeric,
             otherwise=text.otherwise,
-            chunks=lambda numbers, texts, _: text.chunks(numbers, texts),
+            chunks=lambda numbers, texts, _, **__: text.chunks(numbers, texts),
         )
     if suffix == ".parquet":
         return _read_parquet_head(place, file)
@@ -193,17 +194,26 @@ def array_source(place: DataFile, array: NDArray[Any], names: tuple[str, ...], *
 
 
 def _read_array(
-    path: Path, array: NDArray[Any], numbers: Sequence[int], texts: Sequence[int], height: int | None
+    path: Path,
+    array: NDArray[Any],
+    numbers: Sequence[int],
+    texts: Sequence[int],
+    height: int | None,
+    *,
+    loose: int = 0,
 ) -> Iterator[Cells]:
-    """Copy columns of an array, which may be a map of a file, some rows at a time; whole numbers become text."""
+    """Copy columns of an array, which may be a map of a file, some rows at a time; `texts` become text."""
     for start in range(0, len(array), height or len(array)):
         rows = array[start : start + (height or len(array))]
         values = np.empty((len(rows), len(numbers)), dtype=np.float64)
         for at, index in enumerate(numbers):
             values[:, at] = rows[:, index]
         columns = []
-        for index in texts:
+        for at, index in enumerate(texts):
             names = rows[:, index]
+            if at >= len(texts) - loose:
+                columns.append([*map(number_text, names.tolist())])
+                continue
             if not (np.mod(names, 1) == 0).all():
                 raise DataError(f"{path}, column 'x{index + 1}': expected whole numbers to name the records")
             columns.append([str(int(name)) for name in names])
@@ -288,10 +298,10 @@ def _read_npz_head(place: DataFile, file: BinaryIO) -> Source:
             raise ValueError(f"the head of {key} says {shape}, which is longer than the array")
     _check_matrix(shape, kind, path)
 
-    def chunks(numbers: Sequence[int], texts: Sequence[int], height: int | None) -> Iterator[Cells]:
+    def chunks(numbers: Sequence[int], texts: Sequence[int], height: int | None, *, loose: int = 0) -> Iterator[Cells]:
         with _array_errors(path):
             array = archive[key]
-        yield from _read_array(path, array, numbers, texts, height)
+        yield from _read_array(path, array, numbers, texts, height, loose=loose)
 
     names = _numbered(shape[1])
     return Source(place=place, names=names, numeric=(True,) * len(names), chunks=chunks, rows=shape[0], at_once=True)
@@ -330,7 +340,7 @@ def _read_parquet_head(place: DataFile, file: BinaryIO) -> Source:
 
 
 def _read_parquet(
-    path: Path, table: Any, numbers: Sequence[int], texts: Sequence[int], height: int | None
+    path: Path, table: Any, numbers: Sequence[int], texts: Sequence[int], height: int | None, *, loose: int = 0
 ) -> Iterator[Cells]:
     """Read some columns of a parquet file, batch by batch; a null is NaN, or empty text."""
     arrow, _ = _pyarrow()
@@ -343,10 +353,13 @@ def _read_parquet(
                 f"{path}, column {names[index]!r}: expected numbers, got {kinds[index]}; convert it, or leave it out "
                 "with --columns"
             )
-    for index in texts:
+    for at, index in enumerate(texts):
         kind = kinds[index].value_type if types.is_dictionary(kinds[index]) else kinds[index]
-        if not (types.is_integer(kind) or any(is_text(kind) for is_text in _texts(types))):
-            raise DataError(f"{path}, column {names[index]!r}: expected whole numbers or text, got {kind}; convert it")
+        any_number = at >= len(texts) - loose
+        number = _is_number(arrow, kind) if any_number else types.is_integer(kind)
+        if not (number or any(is_text(kind) for is_text in _texts(types))):
+            expected = "numbers or text" if any_number else "whole numbers or text"
+            raise DataError(f"{path}, column {names[index]!r}: expected {expected}, got {kind}; convert it")
     wanted = list(dict.fromkeys(names[index] for index in (*numbers, *texts)))
     most = max(1, _BATCH_VALUES // max(1, len(wanted)))
     with _parquet_errors(path):
@@ -356,14 +369,22 @@ def _read_parquet(
             for at, index in enumerate(numbers):
                 column = own[names[index]].cast(arrow.float64(), safe=False)
                 values[:, at] = column.to_numpy(zero_copy_only=False)
-            columns = [_plain(arrow, own[names[index]]).cast(arrow.string()).to_pylist() for index in texts]
-            yield Cells(values, tuple(["" if cell is None else cell.strip() for cell in own] for own in columns))
+            yield Cells(values, tuple(_as_text(arrow, own[names[index]]) for index in texts))
 
 
 def _texts(types: Any) -> tuple[Callable[[Any], bool], ...]:
     """Return the questions whether a type is text; older releases of pyarrow have fewer types."""
     names = ("is_string", "is_large_string", "is_string_view")
     return tuple(getattr(types, name) for name in names if hasattr(types, name))
+
+
+def _as_text(arrow: Any, column: Any) -> list[str]:
+    """Return the cells of a column as text, without the spaces around it; empty where a value is null."""
+    plain = _plain(arrow, column)
+    if _is_number(arrow, plain.type) and not arrow.types.is_integer(plain.type):
+        cells = plain.cast(arrow.float64(), safe=False).to_pylist()
+        return ["" if cell is None else number_text(cell) for cell in cells]
+    return ["" if cell is None else cell.strip() for cell in plain.cast(arrow.string()).to_pylist()]
 
 
 def _plain(arrow: Any, column: Any) -> Any:

@@ -135,7 +135,9 @@ def read_table(path: str | Path | Place | Source, **wanted: Unpack[Wanted]) -> T
     categories : Categories, optional
         Columns that become features of 0 and 1, after those of `columns`, which need not name them.
     texts : sequence of str
-        Columns to read as text as well, such as ids, in the same pass.
+        Columns to read as text as well, such as ids, in the same pass: whole numbers or text.
+    beside : sequence of str
+        The same, of any numbers or text.
     cap : Cap, optional
         The most records; as soon as there are more, nothing more is read.
 
@@ -241,7 +243,7 @@ def _finish(reading: Reading, chunks: list[Cells]) -> Table:
     values, raw_records = keep_whole(values, whole, people)
     if not len(values):
         raise _none_left(path)
-    raw_texts = dict(zip(reading.texts, rows.texts, strict=True))
+    raw_texts = dict(zip((*reading.texts, *reading.beside), rows.texts, strict=True))
     return Table(
         values,
         features,

@@ -123,7 +123,8 @@ def _wanted(
         "bounds": inputs.bounds,
         "unit": None if config.unit is None else Unit(config.unit, config.per_unit),
         "categories": inputs.categories,
-        "texts": (*texts, *(() if names is None else (names,)), *beside),
+        "texts": (*texts, *(() if names is None else (names,))),
+        "beside": beside,
         "cap": _cap(inputs, me),
     }
 

@@ -22,11 +22,12 @@ from fastlloyd.data import connection as connection_module
 from fastlloyd.data import database as database_module
 from fastlloyd.data.bounds import parse_bounds
 from fastlloyd.data.categories import Categories
-from fastlloyd.data.database import Database, Place, find_place
+from fastlloyd.data.database import Database, Place, find_place, place_of
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.records import StoredRecords
 from fastlloyd.data.table import MemoryLimit, StoredTable, read_table, read_table_within
 from fastlloyd.data.vertical import read_vertical
+from fastlloyd.describe.columns import DescribedColumn
 from fastlloyd.errors import ConfigError, DataError, Interrupted, Reason, SourceError
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.own_records import load_large
@@ -88,6 +89,19 @@ def test_it_gives_the_table_that_a_file_would(filled: Store, tmp_path: Path) -> 
         assert texts_of(all_of(filled, **asked), "ward") == ("A", "B", "B", "A")
         assert texts_of(all_of(filled, **asked), "person_id") == ("3", "5", "7", "12")
         assert column_names(all_of(filled, **asked)) == ("person_id", "ward", "age", "dose")
+
+
+def test_columns_that_describe_clusters_are_read_by_one_rule(filled: Store, tmp_path: Path) -> None:
+    """Fractions are text that reads back exactly, a null is empty, and a missing column is named for what it is."""
+    (tmp_path / "people.csv").write_text(CSV)
+    for place in (place_of(tmp_path / "people.csv"), all_of(filled)):
+        table = read_table(place, columns=["person_id"], beside=["age", "dose", "ward"])
+        assert table.raw_texts["age"] == ["", "18", "40", "71"] and table.raw_texts["ward"] == ["A", "B", "B", "A"]
+        column = DescribedColumn(name="dose", lo=0, hi=1)
+        numbers = column.read_numbers(table.raw_texts["dose"], source=str(place), decimal=place.decimal)
+        assert numbers.tolist() == [2.25, 1e300, 1.5, -0.5]
+        with pytest.raises(DataError, match=r"no column 'weight', which the description of clusters names; it has"):
+            read_table(place, columns=["person_id"], beside=["weight"])
 
 
 def test_it_feeds_the_reader_of_more_than_memory_holds(filled: Store, tmp_path: Path) -> None:

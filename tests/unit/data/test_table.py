@@ -11,7 +11,10 @@ import pytest
 
 from fastlloyd.data.bounds import Bounds, parse_bounds
 from fastlloyd.data.delimited import SAMPLE_ROWS
+from fastlloyd.data.form import DataFile, Form, number_text
+from fastlloyd.data.merge import Unit
 from fastlloyd.data.table import read_table
+from fastlloyd.describe.columns import DescribedColumn
 from fastlloyd.errors import ConfigError, DataError
 from tests.reading import column_names
 
@@ -376,6 +379,38 @@ def test_parquet(tmp_path):
     path.write_bytes(b"PAR1 but not really")
     with pytest.raises(DataError, match="as parquet"):
         read_table(path)
+
+
+def test_columns_that_describe_clusters_are_read_by_one_rule_from_each_format(tmp_path):
+    """A float, a whole number, a decimal comma, categories and gaps; with one person's rows and without."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    ages, doses, sexes = [40.5, None, 0.1], [3.0, 1e-7, None], ["f", None, "m"]
+    array = np.array([[1.0, 2.0, 3.0], ages, doses], dtype=np.float64).T
+    rows = [[*map(number_text, row), sex or ""] for row, sex in zip(array.tolist(), sexes, strict=True)]
+    (tmp_path / "r.csv").write_text("x1,x2,x3,sex\n" + "".join(",".join(row) + "\n" for row in rows))
+    comma = "".join(";".join(row).replace(".", ",") + "\n" for row in rows)
+    (tmp_path / "c.csv").write_text("x1;x2;x3;sex\n" + comma)
+    columns = {"x1": [1, 2, 3], "x2": ages, "x3": doses, "sex": arrow.array(sexes).dictionary_encode()}
+    parquet.write_table(arrow.table(columns), tmp_path / "r.parquet")
+    np.save(tmp_path / "r.npy", array)
+    np.savez(tmp_path / "r.npz", array)
+    form = Form(delimiter=";", decimal=",")
+    places = [DataFile(tmp_path / name, form) for name in ("c.csv", "r.parquet", "r.npy", "r.npz")]
+    for place in (DataFile(tmp_path / "r.csv"), *places):
+        named = place.path.suffix in (".csv", ".parquet")
+        table = read_table(place, columns=["x1"], beside=["x2", "x3", *(["sex"] if named else [])])
+        for name, expected in (("x2", ages), ("x3", doses)):
+            texts = table.raw_texts[name]
+            found = DescribedColumn(name=name, lo=0, hi=1).read_numbers(texts, source="x", decimal=place.decimal)
+            np.testing.assert_array_equal(found, np.array(expected, dtype=np.float64))
+        if named:
+            assert table.raw_texts["sex"] == ["f", "", "m"]
+        assert table.names == ("x1",)
+    merged = read_table(tmp_path / "r.parquet", columns=["x2"], unit=Unit("x1", "mean"), beside=["x3"], missing="drop")
+    assert merged.raw_texts["x3"] == ["3", "1e-07", ""] and len(merged.values) == 2
+    parquet.write_table(arrow.table({"x1": [1.0], "seen": [True]}), tmp_path / "b.parquet")
+    with pytest.raises(DataError, match="column 'seen': expected numbers or text, got bool"):
+        read_table(tmp_path / "b.parquet", columns=["x1"], beside=["seen"])
 
 
 def test_parquet_without_pyarrow(tmp_path, monkeypatch):
