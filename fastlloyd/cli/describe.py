@@ -26,6 +26,8 @@ _OWN = (
 )
 """What each party's file of a run says besides the run file of all; with -n as the finished run had it."""
 
+_DEFAULT = 0.0  # --quality without a number
+
 
 def main(argv: Sequence[str]) -> int:
     """Print the plan, write the run file, and with -n run all parties of this machine.
@@ -40,14 +42,24 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError("expected either --epsilon, of the description alone, or --total, of it and the run together")
     if options.n is not None and options.n < 2:
         raise ConfigError(f"-n: expected at least 2 processes (the server and one client), got {options.n}")
+    if options.columns is None and options.quality is None:
+        raise ConfigError("expected --columns, what describes the clusters, or --quality, how good they are, or both")
+    if options.columns is None and options.quality not in (_DEFAULT, 1.0):
+        raise ConfigError(
+            f"--quality {options.quality:g}: without --columns the quality has the whole epsilon; leave the share out"
+        )
     from fastlloyd.describe.columns import read_columns
     from fastlloyd.protocols.describe.plan_lines import plan_description
+    from fastlloyd.protocols.describe.protocol import QUALITY_SHARE
     from fastlloyd.report.files import PUBLIC_MODE, write_atomic
     from fastlloyd.run.run_file import to_toml
 
-    columns, folder = read_columns(options.columns), Path(options.result)
+    columns, folder = () if options.columns is None else read_columns(options.columns), Path(options.result)
+    quality = QUALITY_SHARE if options.quality == _DEFAULT else options.quality
     given = {name: getattr(options, name) for name in ("masking", "title") if getattr(options, name) is not None}
-    planned = plan_description(folder, columns, epsilon=options.epsilon, total=options.total, changes=given)
+    planned = plan_description(
+        folder, columns, epsilon=options.epsilon, total=options.total, quality=quality, changes=given
+    )
     sys.stdout.write("".join(f"{line}\n" for line in planned.lines()))
     out = Path(options.out)
     if out.exists() and not options.force:
@@ -75,13 +87,21 @@ def parser() -> Parser:
     """Return the parser of the flags."""
     parser = Parser(
         prog="fastlloyd describe",
-        usage="%(prog)s RESULT --columns FILE.toml (--epsilon E | --total E) [-n N] [flags]",
-        description="Describe the clusters of a finished run by public columns: prints what it would spend and show, "
-        "and writes the run file for all parties; with -n it runs them all on this machine.",
+        usage="%(prog)s RESULT [--columns FILE.toml] [--quality [SHARE]] (--epsilon E | --total E) [-n N] [flags]",
+        description="Describe the clusters of a finished run by public columns, say how good they are, or both: prints "
+        "what it would spend and show, and writes the run file for all parties; with -n it runs them all on this "
+        "machine.",
     )
     parser.add_argument("result", metavar="RESULT", help="folder of the finished run")
+    parser.add_argument("--columns", metavar="FILE.toml", help="the public columns: bounds or categories")
     parser.add_argument(
-        "--columns", required=True, metavar="FILE.toml", help="the public columns: bounds or categories"
+        "--quality",
+        nargs="?",
+        const=_DEFAULT,
+        type=number(float, 0.001, 1.0),
+        metavar="SHARE",
+        help="release how good the clusters are, with ranges; beside --columns with this share of 1/sigma^2 (default "
+        "0.2)",
     )
     least, most = OPTIONS["epsilon"].within.ends
     parser.add_argument("--epsilon", type=number(float, least, most), metavar="E", help="epsilon of the description")

@@ -38,6 +38,11 @@ class CodedRecords:
     raw_bins: NDArray[np.int64] = field(repr=False)
     raw_scaled: NDArray[np.float64] = field(repr=False)
 
+    @classmethod
+    def of_no_columns(cls, n: int) -> CodedRecords:
+        """Return n records that no column describes."""
+        return cls(raw_bins=np.zeros((n, 0), dtype=np.int64), raw_scaled=np.zeros((n, 0)))
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

@@ -84,16 +84,24 @@ class Part:
         Of the array that `local` returns and `step` receives.
     sensitivity : float
         How far one record more or less moves the array at most, in the L2 norm.
+    weight : float
+        Of a part's share of 1/sigma^2: its weight over that of all parts.
     """
 
     name: str
     shape: tuple[int, ...]
     sensitivity: float
+    weight: Annotated[float, Within(2.0**-20, 2.0**20)] = 1.0
 
     @property
     def elements(self) -> int:
         """How many numbers there are."""
         return math.prod(self.shape)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of its noise over the noise over sensitivity of a part of weight 1."""
+        return self.sensitivity / math.sqrt(self.weight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +139,7 @@ class SumsPlan(SumsTerms, RoundsPlan):
     fraction_bits : int
         Sums and noise lie on the grid of 2^-q.
     rounds : tuple of float
-        Of each round, the noise that counts over the sensitivity, for each part.
+        Of each round, the noise that counts over the sensitivity, for each part of weight 1.
     parts : tuple of Part
         Of every round.
     """
@@ -163,14 +171,14 @@ class SumsPlan(SumsTerms, RoundsPlan):
                 bits=self.fraction_bits,
                 name=part.name,
                 sensitivity=part.sensitivity * grid,
-                noise_scale=self.rounds[t] * part.sensitivity * grid,
+                noise_scale=self.rounds[t] * part.spread * grid,
             )
             for part in self.parts
         )
 
     def noise_on(self, name: str, t: int) -> float:
         """Return the standard deviation of all noise on each number of a part in round t, as `step` receives it."""
-        return next(self.rounds[t] * part.sensitivity * self.noise_in(t) for part in self.parts if part.name == name)
+        return next(self.rounds[t] * part.spread * self.noise_in(t) for part in self.parts if part.name == name)
 
     def noise_in(self, t: int) -> float:
         """Return the standard deviation of all noise in round t over that of the noise that counts, as planned."""
@@ -305,7 +313,7 @@ class MaskedSums(Masked[SumsPlan]):
         return public
 
     def make_plan(self, public: SumsParameters, names: tuple[str, ...]) -> SumsPlan:
-        """Make the plan of a run: the same noise over sensitivity for all parts in all rounds.
+        """Make the plan of a run: the same noise over sensitivity in all rounds, for all parts of the same weight.
 
         Raises
         ------
@@ -314,14 +322,15 @@ class MaskedSums(Masked[SumsPlan]):
         """
         delta, rounds = stated_delta(public.delta, public.n_total), public.rounds or self.default_rounds
         parts = self.parts(public.k, len(names), self.chosen(public.settings, public.protocol))
-        largest = max(part.sensitivity for part in parts)
-        sigma = gaussian_noise_multiplier(public.epsilon, delta - SAMPLER_DELTA) * math.sqrt(len(parts) * rounds)
+        largest, weights = max(part.sensitivity for part in parts), sum(part.weight for part in parts)
+        sigma = gaussian_noise_multiplier(public.epsilon, delta - SAMPLER_DELTA) * math.sqrt(weights * rounds)
+        widest = max(part.spread for part in parts)
         bits = choose_fraction_bits(
             ring_bits=public.ring_bits,
             n_total=public.n_total,
             d=len(names),
             largest_coordinate=largest,  # one record's part is at most as long as it moves the sum
-            tail=_MOST_NOISE * GAUSSIAN_TAIL * public.most_noise * sigma * largest,
+            tail=_MOST_NOISE * GAUSSIAN_TAIL * public.most_noise * sigma * widest,
         )
 
         def build(factor: float) -> SumsPlan:

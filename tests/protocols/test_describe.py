@@ -79,12 +79,14 @@ def config_of(folder: Path, described_columns: list[dict[str, Any]] | None = Non
         **BOUNDS,
     }
     config = RunConfig(**{**base, **more})
-    described = columns_from_json(COLUMNS if described_columns is None else described_columns, "the test")
+    wanted = COLUMNS if described_columns is None else described_columns
+    described = columns_from_json(wanted, "the test") if wanted else ()
     empty = replace(
         config, settings={"describe": {"columns": json.dumps([{"name": "x", "lo": 0, "hi": 1, "bins": 2}])}}
     )
     public = protocol().public_parameters(empty, 3, config.n_total or 0, config.k or 0)
     own = {"columns": settle(described, public), "run": report["run"]}
+    own = own if described else {**own, "columns": "", "quality": 1.0}
     return replace(config, settings={"describe": {**own, **more.get("settings", {}).get("describe", {})}})
 
 

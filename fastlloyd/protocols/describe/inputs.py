@@ -13,11 +13,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.data.bounds import scale
 from fastlloyd.data.records import OwnRecords
 from fastlloyd.data.source import open_source
 from fastlloyd.data.table import read_table
 from fastlloyd.describe.coding import CodedRecords, Placed, code
 from fastlloyd.describe.columns import DescribedColumn
+from fastlloyd.describe.quality import middle_of
 from fastlloyd.dossier.verify import verify
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.record_digest import keyed_digest
@@ -63,6 +65,8 @@ class FinishedRun:
         Features.
     centroids : float64 array, shape (k, d)
         Original units.
+    sizes : float64 array, shape (k,), or None
+        Released; None where the run shows none.
     run : str
         Its id.
     fraction_bits : int or None
@@ -73,6 +77,7 @@ class FinishedRun:
 
     names: tuple[str, ...]
     centroids: NDArray[np.float64] = field(repr=False)
+    sizes: NDArray[np.float64] | None = field(repr=False)
     run: str
     fraction_bits: int | None
     digest: bytes = field(repr=False)
@@ -103,9 +108,11 @@ def read_finished(folder: Path, roster: Path | None = None) -> FinishedRun:
     with open_source(str(path)) as source:
         names, centroids = tuple(map(csv_text, source.names)), read_table(source, columns=source.names).values
     content = b"".join(hashlib.sha256(read_regular_bytes(folder / name)).digest() for name in (path.name, "bounds.csv"))
+    sizes = report["result"]["noisy_sizes"]
     return FinishedRun(
         names=names,
         centroids=centroids,
+        sizes=None if sizes is None else np.array(sizes, dtype=np.float64),
         run=report["run"],
         fraction_bits=grid_of(report["parameters"]),
         digest=hashlib.sha256(bytes.fromhex(report["run"]) + content).digest(),
@@ -143,11 +150,23 @@ def load_described(
             f"{_FLAG} {folder} has centroids of {', '.join(finished.names)}, expected {', '.join(own.names)}, the "
             "features of this run; use the run file of the finished run"
         )
-    labels = label_scaled(own.raw_points, finished.centroids, own.bounds, finished.fraction_bits)
-    coded = _from_dataset(inputs, me, columns) if own.raw_texts == {} else _from_texts(config, me, own, columns)
+    if not columns:
+        coded = CodedRecords.of_no_columns(len(own.raw_points))
+    elif own.raw_texts == {}:
+        coded = _from_dataset(inputs, me, columns)
+    else:
+        coded = _from_texts(config, me, own, columns)
+    centers = scale(finished.centroids, own.bounds)
+    labelled = LabelledRecords(
+        raw_labels=label_scaled(own.raw_points, finished.centroids, own.bounds, finished.fraction_bits),
+        raw_points=own.raw_points,
+        centers=centers,
+        middle=middle_of(centers, finished.sizes),
+        coded=coded,
+    )
     values = {name: getattr(own, name) for name in OwnRecords.__dataclass_fields__}
     values["shared"] = finished.digest
-    return DescribedRecords(**values, labelled=LabelledRecords(raw_labels=labels, coded=coded))
+    return DescribedRecords(**values, labelled=labelled)
 
 
 def _from_dataset(inputs: PublicInputs, me: PartyId, columns: Sequence[DescribedColumn]) -> CodedRecords:

@@ -96,6 +96,7 @@ def plan_description(
     *,
     epsilon: float | None = None,
     total: float | None = None,
+    quality: float | None = None,
     changes: dict[str, Any] | None = None,
 ) -> PlannedDescription:
     """Plan the description of a finished run.
@@ -105,10 +106,13 @@ def plan_description(
     folder : Path
         Of the run, with its config.toml.
     columns : tuple of DescribedColumn
+        None for the quality alone.
     epsilon : float, optional
         Of the description.
     total : float, optional
         Of run and description together; one of the two is given.
+    quality : float, optional
+        Share of 1/sigma^2 for the quality of the clusters; without columns it has all.
     changes : mapping, optional
         Options of the description that differ from the run's, by name.
 
@@ -143,7 +147,10 @@ def plan_description(
     def planned(own: float) -> PlannedDescription:
         of = replace(config, epsilon=own)
         public = PROTOCOL.public_parameters(of, clients, config.n_total or 0, len(finished.centroids))
-        table = {"columns": settle(columns, public), "run": finished.run}
+        share = quality or 0.0 if columns else 1.0
+        table = {"run": finished.run, **({"quality": share} if share else {})}
+        if columns:
+            table["columns"] = settle(columns, public, share=1.0 - share)
         of = replace(of, settings={FOLLOWING[0].name: table})
         return PlannedDescription(config=of, clients=clients, features=features, run=releases, delta=delta)
 

@@ -1,4 +1,4 @@
-"""The one round of a description: what a client adds, and what comes back.
+"""The one round of a description: what a client adds, and the files that are made of what comes back.
 
 Source: FastLloyd, §5.3.4, for the masked sum; docs/privacy.md, "Descriptions of clusters", for the vector.
 """
@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 from fastlloyd.describe.coding import CodedRecords, Layout
 from fastlloyd.describe.difference import Difference, Key
 from fastlloyd.describe.estimates import Described
+from fastlloyd.describe.quality import Judged, QualityVector
 
 PART = "descriptions"
-"""Name of the release."""
+"""Name of the release that describes clusters by columns."""
+QUALITY = "quality"
+"""Name of the release on how good the clusters are."""
 PROFILE = (
     *("cluster", "column", "measure", "value", "estimate", "low", "high", "wide_low", "wide_high", "shown"),
     *("rest", "difference_low", "difference_high", "differs"),
@@ -34,10 +37,20 @@ class LabelledRecords:
     ----------
     raw_labels : int64 array, shape (n,)
         The cluster of each record: the nearest of the released centres.
+    raw_points : float64 array, shape (n, d)
+        Scaled to [-1, 1].
+    centers : float64 array, shape (k, d)
+        Released, scaled.
+    middle : float64 array, shape (d,)
+        Of the released centres, by their released sizes.
     coded : CodedRecords
+        By bins of the columns; no columns where there are none.
     """
 
     raw_labels: NDArray[np.int64] = field(repr=False)
+    raw_points: NDArray[np.float64] = field(repr=False)
+    centers: NDArray[np.float64] = field(repr=False)
+    middle: NDArray[np.float64] = field(repr=False)
     coded: CodedRecords = field(repr=False)
 
 
@@ -45,6 +58,20 @@ def add_up(layout: Layout, records: LabelledRecords, k: int, fraction_bits: int)
     """Return what this client's records add, shape (k, width), in units of 2^-q; `Layout` proves its sensitivity."""
     # FastLloyd, §5.3.4: a client's sums, before its mask; the noise comes on top.
     return layout.add_up(records.coded, records.raw_labels, k, fraction_bits)
+
+
+def add_up_quality(vector: QualityVector, records: LabelledRecords, fraction_bits: int) -> NDArray[np.int64]:
+    """Return what this client's records add to the quality, shape (5,); `QualityVector` proves its sensitivity."""
+    # FastLloyd, §5.3.4, as above.
+    return vector.add_up(records.raw_points, records.centers, records.raw_labels, records.middle, fraction_bits)
+
+
+def quality_csv(judged: Iterable[Judged]) -> str:
+    """Return quality.csv: a line for each figure; empty cells where it would be noise."""
+    lines = [
+        f"{one.measure},{','.join(map(_number, (one.estimate, one.low, one.high)))},{one.shown}\n" for one in judged
+    ]
+    return "".join(["measure,estimate,low,high,shown\n", *lines])
 
 
 def profile_csv(
