@@ -300,7 +300,9 @@ def _described(value: object) -> str:
 
 
 @contextlib.contextmanager
-def ask(kind: str, place: str, query: str | None, table: str | None, shown: str) -> Iterator[Asked]:
+def ask(
+    kind: str, place: str, query: str | None, table: str | None, shown: str, wait_s: float = math.inf
+) -> Iterator[Asked]:
     """Open a database, query it, and close it at the end.
 
     Parameters
@@ -309,6 +311,8 @@ def ask(kind: str, place: str, query: str | None, table: str | None, shown: str)
         As `Database` has them.
     shown : str
         The place as errors may name it.
+    wait_s : float
+        The longest wait for a file that is locked, or a server that does not accept the connection (2 s at least).
 
     Raises
     ------
@@ -319,7 +323,10 @@ def ask(kind: str, place: str, query: str | None, table: str | None, shown: str)
     ConfigError
         The library that reads it is not installed.
     """
-    openers = {"sqlite": _sqlite, "duckdb": _duckdb, "parquet": _parquet, "postgresql": _postgresql}
+    openers = {
+        **{"sqlite": partial(_sqlite, wait_s=wait_s), "duckdb": _duckdb, "parquet": _parquet},
+        "postgresql": partial(_postgresql, wait_s=wait_s),
+    }
     text = query if query is not None else f"SELECT * FROM {_quoted(table or _WHOLE)}"  # noqa: S608
     with openers[kind](place, text, shown) as asked:
         yield asked
@@ -368,13 +375,13 @@ def _batches(fetch: Callable[[int], Iterable[Row]]) -> Iterator[Sequence[Row]]:
 
 
 @contextlib.contextmanager
-def _sqlite(place: str, query: str, shown: str) -> Iterator[Asked]:
+def _sqlite(place: str, query: str, shown: str, wait_s: float) -> Iterator[Asked]:
     """Query a file of SQLite."""
     path = _file(place, "SQLite")
     address = f"{path.absolute().as_uri()}?mode=ro"
     with (
         _sqlite_errors(shown),
-        closing(sqlite3.connect(address, _SQLITE_BUSY_S, uri=True, isolation_level=None)) as connection,
+        closing(sqlite3.connect(address, min(_SQLITE_BUSY_S, wait_s), uri=True, isolation_level=None)) as connection,
     ):
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_CELL_BYTES)
         for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
@@ -521,11 +528,11 @@ _MOMENTS = ("date", "time", "timetz", "timestamp", "timestamptz", "interval")
 
 
 @contextlib.contextmanager
-def _postgresql(place: str, query: str, shown: str) -> Iterator[Asked]:
+def _postgresql(place: str, query: str, shown: str, wait_s: float) -> Iterator[Asked]:
     """Query a server of PostgreSQL, in one read-only transaction."""
     psycopg = _psycopg()
     try:
-        settings = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "fastlloyd"}
+        settings = {"connect_timeout": max(2, int(min(_CONNECT_TIMEOUT_S, wait_s))), "application_name": "fastlloyd"}
         settings |= psycopg.conninfo.conninfo_to_dict(place) | {"client_encoding": "utf8"}
         connection = psycopg.connect(**settings)
     except psycopg.Error as error:

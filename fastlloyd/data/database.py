@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["sqlite", "duckdb", "postgresql", "parquet"]
 RETRY_S = 60.0
-"""How long to ask again a database that does not answer, after the first time."""
+"""How long to ask a database that does not answer, if nobody waits for its records."""
 _FIRST_PAUSE_S = 1.0
 _LOG = logging.getLogger(__name__)
 CLIENT = "{client}"
@@ -59,6 +59,8 @@ class Database:
         A whole table instead; neither: all Parquet files of the folder, as one table.
     key : str or None
         The column that names rows in errors; None: the first column that looks like one.
+    patience_s : float
+        How long to ask it while it does not answer.
     """
 
     kind: Kind
@@ -66,6 +68,7 @@ class Database:
     query: str | None = None
     table: str | None = None
     key: str | None = None
+    patience_s: float = RETRY_S
 
     def __str__(self) -> str:
         if self.kind != "postgresql":
@@ -81,7 +84,7 @@ class Database:
         DataError
             It refuses the query, or the answer does not fit.
         SourceError
-            It did not answer for `RETRY_S`.
+            It did not answer for `patience_s`.
         ConfigError
             What reads it is not installed.
         """
@@ -103,10 +106,10 @@ class Database:
         """Run the query, again and again while the database does not answer."""
         from fastlloyd.data.connection import Answer, ask
 
-        end, pause = time.monotonic() + RETRY_S, _FIRST_PAUSE_S
+        end, pause, left = time.monotonic() + self.patience_s, _FIRST_PAUSE_S, self.patience_s
         while True:
             try:
-                with ask(self.kind, self.place, self.query, self.table, str(self)) as (names, batches):
+                with ask(self.kind, self.place, self.query, self.table, str(self), max(left, 0.0)) as (names, batches):
                     return Answer(str(self), names, batches, key=self.key, cap=cap)
             except SourceError as error:
                 left = end - time.monotonic()
@@ -114,7 +117,7 @@ class Database:
                     raise
                 _LOG.warning("%s; tried again for %.0f s", error, left)
             time.sleep(pause)
-            pause *= 2
+            pause, left = 2 * pause, end - time.monotonic()
 
     @property
     def decimal(self) -> str:
@@ -143,6 +146,7 @@ def find_place(
     query: str | None = None,
     table: str | None = None,
     key: str | None = None,
+    patience_s: float = RETRY_S,
 ) -> Place:
     """Return the place that `--data` names, with the query.
 
@@ -156,7 +160,7 @@ def find_place(
         A party's number, which stands for '{client}' in all of these, and in the file of a query.
     query : str or None
         SQL, or the path of a file of it, which ends in .sql.
-    table, key : str or None
+    table, key, patience_s
         As `Database` has them.
 
     Raises
@@ -177,7 +181,8 @@ def find_place(
             )
         return DataFile(Path(place), form)
     asked = None if query is None else _put(read_query(_put(query, number)), number)
-    return Database(kind=kind, place=place, query=asked, table=None if table is None else _put(table, number), key=key)
+    whole = None if table is None else _put(table, number)
+    return Database(kind=kind, place=place, query=asked, table=whole, key=key, patience_s=patience_s)
 
 
 def _put(text: str, number: int | str | None) -> str:

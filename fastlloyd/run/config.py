@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastlloyd.data.database import Place, check_question, find_place, names_query_file
+from fastlloyd.data.database import RETRY_S, Place, check_question, find_place, names_query_file
 from fastlloyd.data.form import Form, names_file
 from fastlloyd.errors import ConfigError
 from fastlloyd.party.option import option, options_of
@@ -404,8 +404,9 @@ class RunConfig:
         ConfigError
             As for `find_place`.
         """
-        key = key or self.id or self.unit
-        return find_place(self.data or "", self.form, number=number, query=self.query, table=self.table, key=key)
+        wanted = {"query": self.query, "table": self.table, "key": key or self.id or self.unit}
+        patience_s = min(RETRY_S, self.setup_deadline / 2)  # the others wait for it, and have to hear of it
+        return find_place(self.data or "", self.form, number=number, **wanted, patience_s=patience_s)
 
     @property
     def own_settings(self) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +97,18 @@ def test_what_is_wrong_with_records_is_told_to_their_owner_only(folder: Path) ->
     assert (other.err, other.out, owner.out) == ("", "", "")
     for text in (server.out, ended.out, ended.err):
         assert "hospital_2" not in text and "f2" not in text
+
+
+def test_a_database_that_does_not_answer_is_named_to_all_before_they_stop_waiting(folder: Path) -> None:
+    with contextlib.closing(sqlite3.connect(folder / "own_2.db", isolation_level=None)) as writer:
+        writer.executescript("CREATE TABLE people (f1, f2); BEGIN EXCLUSIVE")
+        own = ["--data", "sqlite:///own_{client}.db", "--table", "people"]
+        ended = run(folder, [*FLAGS, "--setup-deadline", "8"], only={2: own})
+    check_ending(ended, folder, 3)
+    server, other, owner = ended.ranks
+    assert "does not answer, or broke off: database is locked" in owner.err
+    assert "client 2 did not start: the database of its records does not answer" in server.err, ended
+    assert other.err == "" or other.err == server.err, ended
 
 
 def test_another_public_configuration_is_refused(folder: Path) -> None:

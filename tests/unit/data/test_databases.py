@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastlloyd.data import connection as connection_module
 from fastlloyd.data import database as database_module
 from fastlloyd.data.bounds import parse_bounds
 from fastlloyd.data.categories import Categories
@@ -337,7 +336,7 @@ def test_a_server_that_does_not_let_us_in(server: Postgresql, monkeypatch: pytes
         with pytest.raises(
             DataError, match=r"the database says: .*password.*; check --data, and that the password is"
         ) as caught:
-            read_table(find_place(database.address, table="people"))
+            read_table(find_place(database.address, table="people", patience_s=0.0))
         assert "hunter" not in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -378,7 +377,6 @@ def test_a_database_that_ends_the_query_for_a_moment_is_asked_again(
 
 def test_a_database_that_does_not_answer_is_no_bad_input(server: Postgresql, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    monkeypatch.setattr(database_module, "RETRY_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     limited = f"{server.address}?options=-c%20statement_timeout%3D50"
@@ -387,13 +385,11 @@ def test_a_database_that_does_not_answer_is_no_bad_input(server: Postgresql, mon
         (limited, "SELECT 1 AS a FROM pg_sleep(9)", "statement timeout"),
     ):
         with pytest.raises(SourceError, match=f"the database does not answer.*{said}.*nothing was spent") as caught:
-            read_table(find_place(address, query=query))
+            read_table(find_place(address, query=query, patience_s=0.0))
         assert (caught.value.exit_code, caught.value.reason) == (3, Reason.SOURCE)
 
 
-def test_a_file_that_another_program_locks_is_no_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "RETRY_S", 0.0)
-    monkeypatch.setattr(connection_module, "_SQLITE_BUSY_S", 0.0)
+def test_a_file_that_another_program_locks_is_no_bad_input(tmp_path: Path) -> None:
     database = Sqlite(tmp_path / "x.db")
     database.run(MAKE, FILL, rows=ROWS)
     with contextlib.closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as other:
@@ -402,10 +398,7 @@ def test_a_file_that_another_program_locks_is_no_bad_input(tmp_path: Path, monke
             read_table(find_place(database.address, table="people"))
 
 
-def test_a_file_that_another_program_writes_with_duckdb_is_no_bad_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database_module, "RETRY_S", 0.0)
+def test_a_file_that_another_program_writes_with_duckdb_is_no_bad_input(tmp_path: Path) -> None:
     database = Duckdb(tmp_path / "x.duckdb")
     database.run(MAKE, FILL, rows=ROWS)
     writes = "import duckdb, sys; held = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
@@ -414,7 +407,7 @@ def test_a_file_that_another_program_writes_with_duckdb_is_no_bad_input(
     ) as other:
         assert other.stdout is not None and other.stdout.readline() == b"held\n"
         with pytest.raises(SourceError, match="does not answer.*lock"):
-            read_table(find_place(database.address, table="people"))
+            read_table(find_place(database.address, table="people", patience_s=0.0))
         other.communicate()
     assert read_table(find_place(database.address, table="people"), missing="drop").names
 
