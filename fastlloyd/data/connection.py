@@ -301,7 +301,7 @@ def _described(value: object) -> str:
 
 @contextlib.contextmanager
 def ask(
-    kind: str, place: str, query: str | None, table: str | None, shown: str, wait_s: float = math.inf
+    kind: str, place: str, query: str | None, table: str | None, shown: str, *, wait_s: float = math.inf
 ) -> Iterator[Asked]:
     """Open a database, query it, and close it at the end.
 

@@ -109,7 +109,8 @@ class Database:
         end, pause, left = time.monotonic() + self.patience_s, _FIRST_PAUSE_S, self.patience_s
         while True:
             try:
-                with ask(self.kind, self.place, self.query, self.table, str(self), max(left, 0.0)) as (names, batches):
+                asked = ask(self.kind, self.place, self.query, self.table, str(self), wait_s=max(left, 0.0))
+                with asked as (names, batches):
                     return Answer(str(self), names, batches, key=self.key, cap=cap)
             except SourceError as error:
                 left = end - time.monotonic()

@@ -184,7 +184,7 @@ class Held:
 
     def _verified(self, name: str, digest: str) -> Iterator[bytes]:
         """Yield a file in blocks, and raise at its end if its digest differs."""
-        mac = hmac.new(load_key(digest_key(self.state)), digestmod=hashlib.sha256)
+        mac = hmac.new(load_key(digest_key(self.state), create=False), digestmod=hashlib.sha256)
         for block in blocks(self.folder / name):
             mac.update(block)
             yield block

@@ -23,7 +23,7 @@ from typing import Self
 from fastlloyd.errors import BudgetError, ConfigError, InternalError, Reason
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.chain import FIRST_LINK, Mark, chained_line, next_link, read_line
-from fastlloyd.privacy.record_digest import DIGEST_KEY_BYTES, PRIVATE_MODE, keyed_digest, load_key
+from fastlloyd.privacy.record_digest import DIGEST_KEY_BYTES, PRIVATE_MODE, key_path, keyed_digest, load_key
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, ZERO_OUT_RECORD, Release
 from fastlloyd.wire.regular import sync_directory
 
@@ -259,7 +259,7 @@ class Ledger:
             if self._path is None:
                 self._digest_key = os.urandom(DIGEST_KEY_BYTES)
             else:
-                self._digest_key = load_key(self._path.with_name(self._path.name + ".key"))
+                self._digest_key = load_key(key_path(self._path))
         return self._digest_key
 
     def _open(self, path: Path, patience_s: float) -> None:

@@ -54,8 +54,13 @@ def digest_blocks(key: bytes, kind: np.dtype[Any], shape: tuple[int, ...], raw_b
     return mac.hexdigest()
 
 
-def load_key(path: Path) -> bytes:
-    """Return the key of a ledger's digests, created atomically at first use, under the ledger's lock.
+def key_path(ledger: Path) -> Path:
+    """Return where the key of a ledger's digests is kept."""
+    return ledger.with_name(f"{ledger.name}.key")
+
+
+def load_key(path: Path, *, create: bool = True) -> bytes:
+    """Return the key of a ledger's digests; with `create`, it is made atomically at first use, under the ledger's lock.
 
     Raises
     ------
@@ -63,10 +68,17 @@ def load_key(path: Path) -> bytes:
         The file cannot be read or made, or has another length.
     """
     try:
-        if not path.exists():
+        if create and not path.exists():
             replace_file(path, [os.urandom(DIGEST_KEY_BYTES)], mode=PRIVATE_MODE, draft=f"{path.name}.new")
             sync_directory(path.parent)
         key = read_regular_bytes(path)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"expected the key {path} beside the ledger, whose lines name the records under it, got none; restore it "
+            f"from a copy, or, without one, make another (head -c {DIGEST_KEY_BYTES} /dev/urandom > {path}): earlier "
+            "runs then look like runs with other records, and still count against the budget",
+            reason=Reason.STATE,
+        ) from error
     except OSError as error:
         problem = f"cannot keep the key {path}: {error.strerror}; check its directory"
         raise ConfigError(problem, reason=Reason.STATE) from error

@@ -33,6 +33,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.privacy.chain import Mark
 from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.privacy.record_digest import key_path, load_key
 from fastlloyd.run.budget_terms import STATE_VERSION, Terms, problem, read_kept, write
 from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import PartyId
@@ -270,7 +271,7 @@ class StateDir:
         return self.path / "ledger.jsonl.head"
 
     def _check_whole(self, ledger: Ledger) -> None:
-        """Compare the ledger with its head and with the labels of the interrupted run."""
+        """Compare the ledger with its head and with the labels of the interrupted run; its key must be there."""
         marks = [(path.name, mark) for path in self._files() if (mark := self._mark_in(path)) is not None]
         head = read_kept(_Head, self._head_path)
         if head is not None:
@@ -279,6 +280,8 @@ class StateDir:
             raise problem(
                 f"expected {self._head_path} beside the ledger, got none; restore both from their newest copy"
             )
+        if any(release.data for release in ledger.releases):
+            load_key(key_path(self._ledger_path), create=False)
         for name, mark in marks:
             if not ledger.includes(mark):
                 raise problem(

@@ -9,6 +9,7 @@ import pytest
 from fastlloyd.__main__ import main
 from fastlloyd.crypto.link.identity import make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
+from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
 from fastlloyd.report.unit import format_epsilon
@@ -80,6 +81,7 @@ def test_a_ledger_is_shown_by_records_and_runs(tmp_path: Path, capsys: pytest.Ca
     assert main(["init-state", str(tmp_path), "--rank", "1", "--budget", "2", "--budget-delta", "1e-6"]) == 0
     one, other = [release("a", t, "d1") for t in range(2)], [release("b", 0, "d2")]
     with StateDir(str(tmp_path), PartyId(1)).open_ledger() as ledger:
+        ledger.digest_key()
         ledger.record(one + other)
     capsys.readouterr()
     for folder in (tmp_path, tmp_path / "client-1"):
@@ -105,3 +107,24 @@ def test_no_ledger_is_an_error_and_so_is_a_cut_one(tmp_path: Path, capsys: pytes
     (tmp_path / "server" / "ledger.jsonl").write_bytes(b"")
     assert main(["ledger", str(tmp_path)]) == 2
     assert "it was cut, changed or restored from an old copy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("key", "said"), [(None, "got none; restore it"), (b"short", "expected 32 bytes in the key")])
+def test_a_ledger_whose_key_is_lost_is_damaged_for_the_command_and_for_runs(
+    key: bytes | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (state := StateDir(str(tmp_path), PartyId(1), new=True)).open_ledger() as ledger:
+        ledger.digest_key()
+        ledger.record([release("a", 0, "d1")])
+        state.note_ledger()
+    path = tmp_path / "client-1" / "ledger.jsonl.key"
+    path.unlink()
+    if key is not None:
+        path.write_bytes(key)
+    assert main(["ledger", str(tmp_path)]) == 2
+    assert said in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=said) as caught:
+        StateDir(str(tmp_path), PartyId(1)).open_ledger()
+    assert caught.value.reason == Reason.STATE
+    path.write_bytes(bytes(32))  # as the sentence advises
+    assert main(["ledger", str(tmp_path)]) == 0
