@@ -47,6 +47,7 @@ from fastlloyd.wire.header import PartyId
 
 LOOK_S = 0.5
 """How long the service waits before it sees that it was stopped, at most."""
+_STOPPED = "the service was stopped"
 
 
 class JoinedRuns:
@@ -129,6 +130,52 @@ class JoinedRuns:
         """Whether the run that began last broke off after its round 0, and its protocol can go on."""
         return begun.resumes and interrupted_since(self._state, self._me) is not None
 
+    def paused(self, name: str) -> str:
+        """Return what to add to the state of an offer whose run was stopped with the service; empty for any other."""
+        begun = read_begun(self._last)
+        if begun is None or begun.name != name or not begun.waits:
+            return ""
+        return f"; it goes on where it broke off, if the server does (serve --resume){self._where(begun)}"
+
+    def superseded(self, name: str, served: Offered | None) -> SiteEnding | None:
+        """Store, and return, the end of a run that was stopped with the service, once the server begins another.
+
+        Parameters
+        ----------
+        name : str
+        served : Offered or None
+            What the server offers under this name now.
+
+        Returns
+        -------
+        SiteEnding or None
+            None if there is no such run, or it may still go on.
+
+        Raises
+        ------
+        UnwritableError
+            It cannot be stored now.
+        """
+        begun = read_begun(self._last)
+        if served is None or served.resume or begun is None or begun.name != name or not begun.waits:
+            return None
+        return self._give_up(begun)
+
+    def _give_up(self, begun: BegunRun) -> SiteEnding:
+        """Store how a run ended that was stopped with the service: a person decides about another one."""
+        log = self._settings.place("logs", begun.name, ".log")
+        said = read_cause(log, begun.log, self._own) or _STOPPED
+        ended = self._store(begun, EXIT_PEER, said + self._where(begun))
+        keep(self._last, dataclasses.replace(begun, waits=False))
+        return ended
+
+    def _where(self, begun: BegunRun) -> str:
+        """Return where the result of a run that failed is: another party failed while all took their leave."""
+        written = self._settings.place("results", begun.output)
+        if self._settings.own.get("overwrite") or not find_earlier(written).files:
+            return ""
+        return f"; its result is in {written}"
+
     def join(self, name: str, path: Path, approval: Path, served: Offered | None) -> None:
         """Run `fastlloyd join`, and store how it ended; a run that spent nothing is tried again at the next look.
 
@@ -156,6 +203,8 @@ class JoinedRuns:
         last = read_begun(self._last)
         goes_on = config.row.resumes and (served is None or served.resume)
         resumed = last is not None and last.name == name and goes_on and self._may_resume(last)
+        if last is not None and last.waits and last.name != name:
+            self._give_up(last)
         if last is not None and resumed:
             config = dataclasses.replace(config, resume=True, output=str(settings.place("results", last.output)))
         run_file, own_file = (settings.place("runs", name, suffix) for suffix in (SUFFIX, f".own{SUFFIX}"))
@@ -171,6 +220,7 @@ class JoinedRuns:
             else f"results in {config.output}",
             resumes=config.row.resumes,
             resumed=resumed,
+            waits=last is not None and resumed and last.waits,
             ledger=size_of(self._own / LEDGER),
             log=size_of(settings.place("logs", name, ".log")),
         )
@@ -254,22 +304,26 @@ class JoinedRuns:
         free = not spent and (killed or code in (None, EXIT_PEER))
         goes_on = killed and spent and self._may_resume(begun)
         if code != EXIT_OK and (free or goes_on):
-            self._status.note(begun.name, WAITS_FOR_SERVER, said or "the service was stopped")
+            self._status.note(begun.name, WAITS_FOR_SERVER, (said or _STOPPED) + self._where(begun))
+            waits = goes_on or begun.waits
         else:
+            waits = False
             if code is None or code < 0:
                 said = said or "its process was killed"
-            cause = begun.result if code == EXIT_OK else said or f"it ended with code {code}; its log says no more"
-            written = self._settings.place("results", begun.output)
-            if code != EXIT_OK and not self._settings.own.get("overwrite") and find_earlier(written).files:
-                cause += f"; its result is in {written}"  # another party failed while all took their leave
-            code = EXIT_PEER if code is None or code < 0 else code
-            ended = SiteEnding(1, code, cause[:MOST_SAID], now_text(), begun.instance)
-            self._endings[begun.name] = ended
-            self._status.code = code
-            self._status.note(begun.name, *self.describe(begun.name, ended, None))
-            self.keep_endings()
-        keep(self._last, dataclasses.replace(begun, over=True))
+            said = said or f"it ended with code {code}; its log says no more"
+            cause = begun.result if code == EXIT_OK else said + self._where(begun)
+            self._store(begun, EXIT_PEER if code is None or code < 0 else code, cause)
+        keep(self._last, dataclasses.replace(begun, over=True, waits=waits))
         self._status.store()
+
+    def _store(self, begun: BegunRun, code: int, cause: str) -> SiteEnding:
+        """Note and store how a run ended."""
+        ended = SiteEnding(1, code, cause[:MOST_SAID], now_text(), begun.instance)
+        self._endings[begun.name] = ended
+        self._status.code = code
+        self._status.note(begun.name, *self.describe(begun.name, ended, None))
+        self.keep_endings()
+        return ended
 
     def keep_endings(self) -> None:
         """Store what could not be stored before: while it is not, its run is not joined again.

@@ -77,6 +77,9 @@ class BegunRun:
         Whether the service that began it has seen its end.
     resumed : bool
         Whether it went on with a run that had broken off, which may have spent all of it before.
+    waits : bool
+        Whether it was stopped with the service after it had spent something: it goes on without a person if the server
+        goes on with it, too.
     """
 
     site: Literal[1] = 1
@@ -90,6 +93,7 @@ class BegunRun:
     pid: int = 0
     over: bool = False
     resumed: bool = False
+    waits: bool = False
 
 
 def read_begun(path: Path) -> BegunRun | None:

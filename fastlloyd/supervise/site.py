@@ -166,8 +166,8 @@ class Site:
         try:
             if not NAME.fullmatch(path.stem):
                 raise ConfigError("expected a name of letters, digits, dashes and underscores")
-            ended = self._runs.ending(name)
             served = None if self._served is None or self._served.name != name else self._served
+            ended = self._runs.ending(name) or self._runs.superseded(name, served)
             is_new = ended is not None and served is not None and served.instance != ended.instance
             if ended is not None and not (is_new and settings.repeat):
                 self._status.note(name, *self._runs.describe(name, ended, served))
@@ -182,9 +182,10 @@ class Site:
             elif not settings.open_at(now := datetime.now(UTC)):
                 self._status.note(name, WAITS_FOR_HOUR, settings.describe_hours(now))
             elif self._silent:
-                self._status.note(name, WAITS_FOR_SERVER, self._silent)
+                self._status.note(name, WAITS_FOR_SERVER, self._silent + self._runs.paused(name))
             elif self._served is not None and served is None:
-                self._status.note(name, WAITS_FOR_SERVER, f"the server offers {self._served.name} now")
+                other = f"the server offers {self._served.name} now"
+                self._status.note(name, WAITS_FOR_SERVER, other + self._runs.paused(name))
             else:
                 self._runs.join(name, path, approval, served)
         except UnwritableError as error:

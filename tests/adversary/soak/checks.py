@@ -151,7 +151,7 @@ def check_site(year: Year, site: Site, server_code: int | None, faults: list[Fau
     report = site.folder / "results" / last["output"] / "report.json"
     written = last["name"] == year.name and report.exists() and report.stat().st_mtime >= year.began - 1
     # Once it has written its files, the others may still fail.
-    if written and state != "done" and not (outcome and f"its result is in {report.parent}" in outcome["said"]):
+    if written and state != "done" and f"its result is in {report.parent}" not in more:
         found.append(f"site {site.rank}: its result is in {report}, and the state is {state}: {more}")
     if server_code == EXIT_OK and not written and not any(fault.rank == site.rank for fault in faults):
         found.append(f"site {site.rank}: the server ended well, no fault met this site, and it has no result: {offer}")

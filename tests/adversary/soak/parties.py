@@ -229,9 +229,9 @@ class Year:
             if site.repeats or self.serve is None or self.serve.poll() is not None:
                 continue
             with contextlib.suppress(ValueError, OSError):
-                offer = site.status()["offers"].get(self.name, {})
+                state = site.status()["offers"].get(self.name, {}).get("state")
                 path = site.folder / "outcomes" / f"{self.name}.json"
-                if offer.get("state") in ("failed", "offered again") and path.stat().st_mtime < self.began:
+                if state == "offered again" or (state == "failed" and path.stat().st_mtime < self.began):
                     self._command("site", str(site.folder), "--again", self.name)
         collect_orphans({process.pid for process in (self.serve, *(site.service for site in self.sites)) if process})
 

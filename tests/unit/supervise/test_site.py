@@ -17,7 +17,7 @@ from fastlloyd.cli.check import main as main_check
 from fastlloyd.cli.site import main
 from fastlloyd.crypto.link.identity import load_key, make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
-from fastlloyd.errors import ConfigError, PeerError
+from fastlloyd.errors import ConfigError, PeerError, PeerTimeout
 from fastlloyd.run.own_rank import find_own_rank, load_identity
 from fastlloyd.run.run_file import load_config, refuse_own_keys
 from fastlloyd.run.state import StateDir, resume_words
@@ -570,6 +570,11 @@ def serving(folder: Path, name: str, **changes: object) -> Site:
     """Return a service that asks, and whose server offers this run; its run file is not among the offers yet."""
     with (folder / "site.toml").open("a") as file:
         file.write("ask = true\n")
+    return offered(folder, name, **changes)
+
+
+def offered(folder: Path, name: str, **changes: object) -> Site:
+    """Return a service whose server offers this run."""
     (folder / "planned.toml").write_text(OFFER)
     content = json.loads(write_offer(load_config(folder / "planned.toml"), name)) | changes
     (folder / "offers" / f"{name}.toml").write_text(content["run"])
@@ -599,6 +604,55 @@ def test_a_run_that_broke_off_goes_on_only_if_the_server_s_does(
     begin(folder, over=True)
     service.serve(once=True)
     assert f"resume = {resumed}\n" in (folder / "runs" / "march.own.toml").read_text()
+
+
+@pytest.mark.parametrize("then", ["resume", "anew", "repeat", "another"])
+def test_a_run_that_was_stopped_with_the_service_is_not_paid_for_again_by_itself(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    ran: list[BegunRun] = []
+
+    def run(self: JoinedRuns, begun: BegunRun, *words: str) -> tuple[int, str]:
+        ran.append(begun)
+        if len(ran) > 1:
+            return 0, ""
+        self.stopped = True
+        (folder / "results" / begun.output).mkdir()
+        (folder / "results" / begun.output / "report.json").touch()
+        (folder / "state/client-1/ledger.jsonl").write_text("a release\n")
+        (folder / "state/client-1/run/facts.json").write_text("{}")
+        (folder / "logs" / "march.log").write_text("fastlloyd: told to stop\n")
+        return 3, "told to stop"
+
+    monkeypatch.setattr(JoinedRuns, "_run", run)
+    approve(folder)
+    with (folder / "site.toml").open("a") as file:
+        file.write("budget = 9.0\nrepeat = true\n" * (then == "repeat"))
+    serving(folder, "march", instance="october").serve(once=True)
+    result = f"its result is in {folder / 'results' / 'march'}"
+    assert states(folder)["march"] == {"state": "waits for the server", "more": f"told to stop; {result}"}
+
+    def away() -> bytes:
+        raise PeerTimeout("no answer", rank=0)
+
+    settings = read_settings(folder)
+    Site(settings, lambda line: None, away).serve(once=True)
+    more = f"no answer; it goes on where it broke off, if the server does (serve --resume); {result}"
+    assert states(folder)["march"] == {"state": "waits for the server", "more": more}
+    if then == "another":
+        for kind in ("offers/april.toml", "approvals/april.json"):
+            (folder / kind).write_bytes((folder / kind.replace("april", "march")).read_bytes())
+        offered(folder, "april", instance="november").serve(once=True)
+        assert [begun.name for begun in ran] == ["march", "april"]
+    offered(folder, "march", instance="december", resume=then == "resume").serve(once=True)
+    joined = [begun.resumed for begun in ran if begun.name == "march"]
+    if then in ("anew", "another"):
+        assert joined == [False] and states(folder)["march"]["state"] == "offered again", states(folder)
+        assert states(folder)["march"]["more"].startswith(f"told to stop; {result}; the server offered another run")
+        person(folder, "--again", "march")
+        offered(folder, "march", instance="december").serve(once=True)
+        joined = [begun.resumed for begun in ran if begun.name == "march"]
+    assert joined == [False, then == "resume"] and states(folder)["march"]["state"] == "done"
 
 
 @pytest.mark.parametrize(("resume", "spends"), [(False, True), (True, False)])
