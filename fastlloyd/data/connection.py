@@ -323,7 +323,7 @@ def ask(
     ConfigError
         The library that reads it is not installed.
     """
-    openers = {
+    openers: dict[str, Callable[[str, str, str], AbstractContextManager[Asked]]] = {
         **{"sqlite": partial(_sqlite, wait_s=wait_s), "duckdb": _duckdb, "parquet": _parquet},
         "postgresql": partial(_postgresql, wait_s=wait_s),
     }
