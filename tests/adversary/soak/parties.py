@@ -231,7 +231,8 @@ class Year:
             with contextlib.suppress(ValueError, OSError):
                 state = site.status()["offers"].get(self.name, {}).get("state")
                 path = site.folder / "outcomes" / f"{self.name}.json"
-                if state == "offered again" or (state == "failed" and path.stat().st_mtime < self.began):
+                ended_at = path.stat().st_mtime
+                if state == "offered again" or (state == "failed" and ended_at < self.began):
                     self._command("site", str(site.folder), "--again", self.name)
         collect_orphans({process.pid for process in (self.serve, *(site.service for site in self.sites)) if process})
 
