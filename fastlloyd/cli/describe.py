@@ -21,6 +21,7 @@ _OWN = (
     "delimiter",
     "decimal",
     "encoding",
+    "roster",
     "key",
     "passphrase_file",
 )
@@ -52,7 +53,6 @@ def main(argv: Sequence[str]) -> int:
     from fastlloyd.protocols.describe.plan_lines import plan_description
     from fastlloyd.protocols.describe.protocol import QUALITY_SHARE
     from fastlloyd.report.files import PUBLIC_MODE, write_atomic
-    from fastlloyd.run.run_file import to_toml
 
     columns, folder = () if options.columns is None else read_columns(options.columns), Path(options.result)
     quality = QUALITY_SHARE if options.quality == _DEFAULT else options.quality
@@ -64,8 +64,7 @@ def main(argv: Sequence[str]) -> int:
     out = Path(options.out)
     if out.exists() and not options.force:
         raise ConfigError(f"--out {out}: exists already; remove it, give another name, or add --force")
-    shared = [name for name, option in OPTIONS.items() if not option.own]
-    write_atomic(out, to_toml(planned.config, out.parent, only=shared), mode=PUBLIC_MODE, flag="--out")
+    write_atomic(out, planned.run_file(out.parent), mode=PUBLIC_MODE, flag="--out")
     sys.stdout.write(
         f"run file  {out}: for all parties; each adds --described, its own folder of the run, and its --data\n"
     )

@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
         output = settings.place("approvals", options.agree, ".json")
         output.parent.mkdir(mode=0o700, exist_ok=True)
         # What was approved before may be another version of the program, or of the offer.
-        ask_consent(offer, settings.approving, ask, output=output, d=options.d, yes=options.yes, replace=True)
+        ask_consent(offer, settings.brings(offer), ask, output=output, d=options.d, yes=options.yes, replace=True)
         settings.place("declined", options.agree, ".json").unlink(missing_ok=True)
         return 0
     if options.decline is not None:

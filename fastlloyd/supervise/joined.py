@@ -196,9 +196,8 @@ class JoinedRuns:
             What the run needs cannot be written now.
         """
         settings = self._settings
-        config = take_offer(
-            path, {**settings.own, "state_dir": self._state, "output": str(self._results(name)), "print_result": False}
-        )
+        own = settings.brings(path)
+        config = take_offer(path, {**own, "output": str(self._results(name)), "print_result": False})
         # Only an interrupted run of the same offer may be resumed, and not if the server begins another.
         last = read_begun(self._last)
         goes_on = config.row.resumes and (served is None or served.resume)

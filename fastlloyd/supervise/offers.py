@@ -23,6 +23,8 @@ from zoneinfo import ZoneInfo
 from fastlloyd.errors import ConfigError, PeerError, did_you_mean
 from fastlloyd.net.tcp.address import parse_address
 from fastlloyd.net.tcp.route import MOST_OFFER_BYTES
+from fastlloyd.protocols.registry import FOLLOWING
+from fastlloyd.report.earlier import find_earlier
 from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.run_file import has_table, load_config, to_toml, with_values
 from fastlloyd.wire.decode import Within, decode, load_json, show
@@ -89,10 +91,30 @@ class SiteSettings:
     zone: ZoneInfo | None
     own: Mapping[str, Any]
 
-    @property
-    def approving(self) -> dict[str, Any]:
-        """What an approval of this site covers or reads of its own keys."""
-        return {**self.own, "state_dir": str(self.folder / "state")}
+    def brings(self, offer: Path) -> dict[str, Any]:
+        """Return this site's own keys of an offer, as its approval covers them and its run reads them.
+
+        An offer that goes on from a finished run gets the folder of that run's result here, unless `site.toml` names
+        one.
+
+        Raises
+        ------
+        ConfigError
+            There is none, or the offer cannot be read.
+        """
+        own = {**self.own, "state_dir": str(self.folder / "state")}
+        config = load_config(offer, links=False)
+        if config.row not in FOLLOWING or "run" not in config.own_settings or "described" in own:
+            return own
+        run = str(config.own_settings["run"])
+        for folder in sorted(self.folder.joinpath("results").glob("*")):
+            if find_earlier(folder).runs.get("report.json") == run:
+                return {**own, "described": str(folder)}
+        raise ConfigError(
+            f"{offer}: it goes on from run {run[:16]}, whose result is not in {self.folder / 'results'}: this site was "
+            "not in that run, or the result waits for `fastlloyd release`; described = DIR in site.toml names another "
+            "folder"
+        )
 
     @property
     def links(self) -> dict[str, Any]:
@@ -163,7 +185,7 @@ def read_settings(folder: Path) -> SiteSettings:
     for key in ("key", "roster", "data"):
         if not isinstance(values.get(key), str):
             raise ConfigError(f"{path}: expected {key} = a path, got {values.get(key)!r}; write it as text")
-    for key in ("key", "roster", "data", "passphrase_file"):
+    for key in ("key", "roster", "data", "passphrase_file", "described"):
         if key in values:
             values[key] = os.path.normpath(folder / values[key])
     if written.repeat and (not written.ask or "budget" not in values):

@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from fastlloyd.describe.columns import columns_from_json
 from fastlloyd.errors import ConfigError, PeerError
+from fastlloyd.protocols.describe.plan_lines import plan_description
 from fastlloyd.run.run_file import load_config
 from fastlloyd.run.state import StateDir
 from fastlloyd.supervise.offers import MOST_WAITING, check_offer, keep_offer, read_settings, write_offer
@@ -103,6 +105,38 @@ def test_an_offer_waits_for_consent_and_is_joined_once(parties, folder, tmp_path
     run_with(folder, parties, tmp_path, "second")
     assert states(folder) == {"first": "done", "second": "done"}
     assert (folder / "state" / "client-1" / "ledger.jsonl").stat().st_size > ledger
+
+
+def test_a_site_describes_the_clusters_of_a_run_that_it_was_in(parties, folder, tmp_path):  # noqa: F811 a fixture
+    """An offer cannot say where the site's result is: the service finds the run by its id, also for the approval."""
+    assert site(folder, "--agree", "first", "--yes").returncode == 0
+    run_with(folder, parties, tmp_path, "first")
+    finished = tmp_path / "first" / "2" / "fastlloyd-run"
+    columns = columns_from_json([{"name": "f1", "lo": -1, "hi": 1, "bins": 4}], "the test")
+    planned = plan_description(finished, columns, epsilon=3.0)
+    offer = folder / "offers" / "described.toml"
+    offer.write_text(planned.run_file(offer.parent))
+    (tmp_path / "results").mkdir()
+    (folder / "results" / "first").rename(tmp_path / "results" / "first")
+    asked = site(folder, "--agree", "described", "--yes")
+    assert asked.returncode == 2 and "whose result is not in" in " ".join(asked.stderr.split())
+    (tmp_path / "results" / "first").rename(folder / "results" / "first")
+    agreed = site(folder, "--agree", "described", "--yes")
+    assert agreed.returncode == 0 and f"described {folder}/results/first" in " ".join(agreed.stdout.split()), agreed
+    with Common(parties, tmp_path / "described", offer) as others:
+        others.serve()
+        settle(folder, parties, others.port)
+        for rank in range(2, CLIENTS + 1):
+            others.join(rank, "--described", str(tmp_path / "first" / str(rank) / "fastlloyd-run"))
+        looked = site(folder, "--once")
+        assert looked.returncode == 0, looked.stderr
+        assert others.codes(0, *range(2, CLIENTS + 1)) == [0] * CLIENTS, others.said() + looked.stdout
+    assert states(folder) == {"described": "done", "first": "done"}
+    profile = (folder / "results" / "described" / "profile.csv").read_text()
+    assert profile == (others.result(2) / "profile.csv").read_text() and ",f1,share," in profile
+    lines = (folder / "state" / "client-1" / "ledger.jsonl").read_text().splitlines()
+    entries = [json.loads(line) for line in lines]
+    assert [one["name"] for one in entries if one["run"] != planned.run[0].run] == ["descriptions"]
 
 
 def test_a_changed_offer_is_not_joined(parties, folder, tmp_path):  # noqa: F811 a fixture

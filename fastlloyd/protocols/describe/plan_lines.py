@@ -23,7 +23,7 @@ from fastlloyd.protocols.registry import FOLLOWING
 from fastlloyd.report.document import load
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.run.config import OPTIONS, RunConfig
-from fastlloyd.run.run_file import load_config
+from fastlloyd.run.run_file import load_config, to_toml
 
 # Half the interval in which the epsilon for --total is found, over that epsilon.
 _CLOSE = 1e-4
@@ -77,6 +77,14 @@ class PlannedDescription:
         """Of run and description together, composed as if fixed in advance."""
         plan = PROTOCOL.planned(self.config, self.clients, self.features)
         return self._compose([*self.run, *(replace(one, run="00") for one in plan.all_releases())])
+
+    def run_file(self, folder: Path) -> str:
+        """Return the run file for all parties, to stand in a folder; it may be an offer to a site, too.
+
+        The roster is left out, which each party has for itself.
+        """
+        left = {"roster"} if self.config.dataset is not None else {"roster", "split"}
+        return to_toml(self.config, folder, only={name for name, one in OPTIONS.items() if not one.own} - left)
 
     def _compose(self, releases: Sequence[Release]) -> float:
         ledger = Ledger()

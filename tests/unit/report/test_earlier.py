@@ -96,3 +96,12 @@ def test_where_only_a_server_has_written_its_own_file_alone_goes(tmp_path: Path)
         (tmp_path / name).write_text("the operator's own")
     find_earlier(tmp_path).clear(lambda _: True, ())
     assert names(tmp_path) == ["bounds.csv", "config.toml"]
+
+
+def test_the_files_of_a_description_go_with_it(tmp_path: Path) -> None:
+    output = ["profile.csv", "quality.csv"]
+    (tmp_path / "report.json").write_text(json.dumps({"schema": 6, "run": OLD, "output": output}))
+    for name in output:
+        (tmp_path / name).write_text(name)
+    find_earlier(tmp_path).clear(lambda _: True, ())
+    assert names(tmp_path) == []
