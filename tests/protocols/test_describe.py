@@ -35,6 +35,7 @@ from fastlloyd.run.simulation import InMemory, run_together
 from fastlloyd.testing import ProtocolContract
 from fastlloyd.testing.whole_run import Sites, command
 from fastlloyd.wire.header import SERVER, Header, PartyId, clients
+from tests.contracts import page
 from tests.mpi.support import QUICK
 
 SIZES = (700, 400, 100)
@@ -393,6 +394,11 @@ def test_the_command_plans_writes_the_run_file_and_runs(finished: Path, tmp_path
     first = json.loads((finished / "result" / "report.json").read_text())["run"]
     assert report["parameters"]["described_run"] == first
     assert "profile.csv" in report["output"] and "verified: " in command(tmp_path, "report", "description", "--verify")
+    text = (tmp_path / "description" / "report.html").read_text("utf-8")
+    page.check(text)
+    assert text.count('class="card"') == 2 and "Compared with all other clusters together" in text
+    command(tmp_path, "report", "description", "--html", "again.html")
+    assert (tmp_path / "again.html").read_text("utf-8") == text
 
 
 def test_the_total_is_what_the_accountant_makes_of_both(finished: Path) -> None:

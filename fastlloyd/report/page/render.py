@@ -6,6 +6,7 @@ and marks of text direction show as escapes, and is then escaped for HTML.
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from importlib import resources
@@ -61,6 +62,20 @@ def format_number(value: float, digits: int = 4) -> str:
     text = f"{float(value) + 0.0:.{digits}g}"
     whole = abs(value) < 1e15 and "e+" in text
     return (f"{value:.0f}" if whole else text).replace("-", "\u2212")
+
+
+def format_rounded(value: float, margin: float) -> str:
+    """Return a value with at most two digits of its margin.
+
+    Examples
+    --------
+    >>> format_rounded(12.3456, 0.034), format_rounded(12345.6, 250.0)
+    ('12.346', '12346')
+    """
+    digits = min(max(1 - math.floor(math.log10(margin)), 0), 12)
+    if not math.isfinite(value) or abs(value) >= 1e15:
+        return format_number(value, 5)
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "\u2212")
 
 
 def format_whole(value: float) -> str:

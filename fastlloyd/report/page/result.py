@@ -22,10 +22,11 @@ from fastlloyd.crypto.link.identity import group_hex
 from fastlloyd.errors import ConfigError, printable
 from fastlloyd.protocols.registry import Row, find
 from fastlloyd.report.page import chart
-from fastlloyd.report.page.render import format_number, render
+from fastlloyd.report.page.cards import PROFILE, show_cards
+from fastlloyd.report.page.render import format_number, format_rounded, render
 from fastlloyd.report.sight import about_ranges, operator_words, who_sees
 
-FILES = ("bounds.csv", "elbow.csv", "palette.png")
+FILES = ("bounds.csv", "elbow.csv", "palette.png", PROFILE)
 """Released files other than centroids.csv whose content may appear on the page."""
 NAME = "report.html"
 _MOST_ROUNDS = 100
@@ -197,20 +198,6 @@ def _cell(
     return format_rounded(value, margin), f"\u00b1 {format_number(margin, 2)}"
 
 
-def format_rounded(value: float, margin: float) -> str:
-    """Return a value with at most two digits of its margin.
-
-    Examples
-    --------
-    >>> format_rounded(12.3456, 0.034), format_rounded(12345.6, 250.0)
-    ('12.346', '12346')
-    """
-    digits = min(max(1 - math.floor(math.log10(margin)), 0), 12)
-    if not math.isfinite(value) or abs(value) >= 1e15:
-        return format_number(value, 5)
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "\u2212")
-
-
 def _plane(
     names: Sequence[str],
     centroids: NDArray[np.float64],
@@ -289,6 +276,7 @@ def result_page(
         holders=_holders(document),
         plain=_plain_words(document),
         clusters=None if centroids is None else show_clusters(document, quality, centroids, files),
+        described=show_cards(files.get(PROFILE) if noisy(document) else None),
         sizes=show_sizes(document, quality),
         costs=_costs(files.get("elbow.csv")),
         metrics=_metrics(document["evaluation"]),

@@ -7,7 +7,8 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.update import Movement
-from fastlloyd.report.page.result import NAME, format_rounded, result_page
+from fastlloyd.report.page.render import format_rounded
+from fastlloyd.report.page.result import NAME, result_page
 from fastlloyd.report.plot import encode_png
 from tests.contracts import page
 from tests.unit.report.figures import NO_NOISE, common, privacy, releases, report, round_entry
