@@ -339,7 +339,7 @@ def _entry(text: str) -> str:
 @cache
 def sources() -> tuple[tuple[str, ast.Module], ...]:
     paths = sorted(PACKAGE.rglob("*.py"))
-    names = (".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in paths)
+    names = (".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__") for path in paths)
     return tuple((name, ast.parse(path.read_text("utf-8"))) for name, path in zip(names, paths, strict=True))
 
 

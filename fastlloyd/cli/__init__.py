@@ -10,10 +10,11 @@
 `init_state.py`             a party's state directory; `ledger.py`, what was spent under it
 `release.py`, `discard.py`  the decision about a held result
 `report.py`, `label.py`     show a finished run again; label new records
-`describe.py`               plan and run a description of its clusters
+`bounds.py`                 find bounds of columns that nobody knows
+`describe.py`               plan and run a description of the clusters of a finished run
 `bench.py`, `datasets.py`   the papers' figures, by the distribution in `papers/`; public sets
 `doctor.py`                 problems of this environment; `completion.py`, for shells
-`options.py`                the flags of a run, and what commands share
+`options/`                  the flags of a run, and what commands share
 ==========================  ============================================================================================
 """
 
@@ -31,6 +32,7 @@ COMMANDS = {
     "ledger": "show what the runs of a state directory have spent, and what is left",
     "release": "show the result that a run with --review holds, and release it",
     "discard": "refuse the result that a run with --review holds, and remove it",
+    "bounds": "find bounds of columns that nobody knows, with noise",
     "describe": "describe the clusters of a finished run by public columns, with noise",
     "label": "label new records with released centroids",
     "report": "show a finished run again, or verify its privacy from the ledger",

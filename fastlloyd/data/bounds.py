@@ -171,7 +171,7 @@ def auto_public(values: NDArray[np.float64], names: Sequence[str] | None = None)
 
 
 def scale(
-    values: NDArray[np.float64], bounds: Bounds, *, out: NDArray[np.float64] | None = None
+    values: NDArray[np.float64], bounds: Bounds, *, out: NDArray[np.float64] | None = None, gaps: bool = False
 ) -> NDArray[np.float64]:
     """Map records from original units to [-1, 1] per feature; values outside are clipped.
 
@@ -181,6 +181,8 @@ def scale(
     bounds : Bounds of d features, or of one pair for all
     out : float64 array, shape (n, d), optional
         Where to write; `values` itself scales in place.
+    gaps : bool
+        Whether a value may be missing (NaN), and stays so.
 
     Returns
     -------
@@ -189,7 +191,7 @@ def scale(
     Raises
     ------
     DataError
-        A value is NaN.
+        A value is NaN, and none may be.
     ConfigError
         The bounds are for another number of features.
     """
@@ -202,7 +204,7 @@ def scale(
         np.divide(block, half, out=block)
         # Rounding may leave a value an ulp outside, and everything downstream relies on [-1, 1].
         np.clip(block, -1.0, 1.0, out=block)
-        if np.isnan(block).any():
+        if not gaps and np.isnan(block).any():
             row = rows.start + int(np.argmax(np.isnan(block).any(axis=1)))
             raise DataError(f"row {row + 1} holds a NaN; remove it or choose a rule with --missing")
     return result
@@ -311,8 +313,10 @@ def _check_pair(lo: float, hi: float, feature: str) -> None:
 
 
 def _read_bounds(path: Path) -> Bounds:
-    """Read a CSV file feature,lo,hi; the columns may come in any order."""
+    """Read a CSV file feature,lo,hi; the columns may come in any order, and comments (#) above them."""
     rows = read_rows(path, "bounds file", _FORMS)
+    while rows and rows[0][1][0].startswith("#"):
+        del rows[0]
     header = [cell.lower() for cell in rows[0][1]] if rows else []
     if sorted(header) != ["feature", "hi", "lo"]:
         raise ConfigError(

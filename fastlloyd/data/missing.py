@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from fastlloyd.errors import DataError, format_count
 
 Missing = Literal["refuse", "drop", "midpoint"]
+GAPS = "gaps"
+"""The rule that leaves missing values as they are; for a caller that counts them nowhere, no option of a run."""
 
 MISSING_RULES: tuple[Missing, ...] = ("refuse", "drop", "midpoint")
 
@@ -89,7 +91,7 @@ def settle_missing(
     ----------
     values : float64 array, shape (n, d)
         NaN where a value is missing.
-    rule : {'refuse', 'drop', 'midpoint'}
+    rule : {'refuse', 'drop', 'midpoint'}, or `GAPS`
     middle : float64 array, shape (d,), or None
         For 'midpoint'.
     missing_in : mapping of str to int
@@ -111,7 +113,7 @@ def settle_missing(
     DataError
         A value is missing and the rule is 'refuse'.
     """
-    if not missing_in:
+    if not missing_in or rule == GAPS:
         return None, 0
     whole: NDArray[np.bool_] | None = None
     missing_rows = 0

@@ -16,7 +16,7 @@ from fastlloyd.data.database import Database
 from fastlloyd.data.delimited import Cells
 from fastlloyd.data.form import Cap, DataFile, is_identifier, listed, other_decimal
 from fastlloyd.data.merge import Unit, number_people
-from fastlloyd.data.missing import MISSING_RULES, refuse_infinite
+from fastlloyd.data.missing import GAPS, MISSING_RULES, refuse_infinite
 from fastlloyd.data.source import Source
 from fastlloyd.errors import ConfigError, DataError, FormError, did_you_mean
 
@@ -71,7 +71,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         missing, bounds, names = self.missing, self.bounds, self.source.names
-        if missing not in MISSING_RULES:
+        if missing not in (*MISSING_RULES, GAPS):
             raise ConfigError(f"--missing {missing}: expected one of {', '.join(MISSING_RULES)}")
         if missing == "midpoint" and bounds is None:
             raise ConfigError("--missing midpoint fills in the middle of the bounds: give --bounds as well")

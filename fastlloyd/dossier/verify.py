@@ -17,6 +17,7 @@ from fastlloyd.dossier.approval import Approval, read_approval, read_expiry
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
+from fastlloyd.protocols.registry import find
 from fastlloyd.report.document import load, public_releases
 from fastlloyd.report.signed import verify_signatures
 from fastlloyd.report.unit import format_count
@@ -77,7 +78,9 @@ def verify(folder: Path, roster: Path | None = None, approval: Path | None = Non
     lines = [accounting, _signed(folder, document, roster)]
     if approval is not None and roster is not None:
         approved = read_approval(approval, Roster.load(roster))
-        bounds = parse_bounds(str(folder / "bounds.csv")) if "bounds.csv" in document["output"] else None
+        # A run that finds bounds has those that it found there.
+        named = "bounds.csv" in document["output"] and not find(document["protocol"]).finds_bounds
+        bounds = parse_bounds(str(folder / "bounds.csv")) if named else None
         lines.append(f"verified: {compare_report(approved, document, bounds, f'--approval {approval}')}")
     return "\n".join(lines)
 

@@ -69,8 +69,8 @@ class ClientEnd(RoundsEnd, typing.Protocol):
     """What a client has after the last round."""
 
     @property
-    def raw_labels(self) -> NDArray[np.int64]:
-        """Of its own records, shape (n,)."""
+    def raw_labels(self) -> NDArray[np.int64] | None:
+        """Of its own records, shape (n,); None where the protocol makes no clusters."""
 
 
 H = TypeVar("H", bound=HorizontalPlan)

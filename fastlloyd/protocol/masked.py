@@ -326,8 +326,21 @@ def masked_sights(
     )
 
 
-def masked_flow(facts: Mapping[str, Any], *, private: bool = True, released: str = RELEASED) -> Flow:
-    """Return where data are and go where sums are masked; `private` says whether there is noise, `released` on what."""
+def masked_flow(
+    facts: Mapping[str, Any], *, private: bool = True, released: str = RELEASED, labels: str = OWN_LABELS
+) -> Flow:
+    """Return where data are and go where sums are masked.
+
+    Parameters
+    ----------
+    facts : mapping
+    private : bool
+        Whether there is noise.
+    released : str
+        What is released with it.
+    labels : str
+        Who learns the clusters of records.
+    """
     in_pairs, in_parts = pairwise(facts), threshold(facts)
     noise = " and with a share of noise" if private and (in_pairs or in_parts) else ""
     result = released if private else "the exact centroids and sizes of the clusters"
@@ -341,7 +354,7 @@ def masked_flow(facts: Mapping[str, Any], *, private: bool = True, released: str
     )
     return Flow(
         records=f"only inside one vector a round, of sums over this site's records under a mask{noise}; {reader}",
-        labels=OWN_LABELS,
+        labels=labels,
         result=f"{result}: all clients"
         + ("; the server sees the sums that they follow from" if in_pairs else "; no message shows it to the server"),
         messages=MESSAGES,

@@ -214,8 +214,8 @@ class SumsEnd:
     ----------
     included : tuple of tuples of PartyId
         Of each round.
-    raw_labels : int64 array, shape (n,)
-        Of its own records; stays here.
+    raw_labels : int64 array, shape (n,), or None
+        Of its own records; stays here. None where the protocol makes no clusters.
     centers : float64 array, shape (k, d)
         Scaled domain; released.
     sizes : float64 array, shape (k,), or None
@@ -228,7 +228,7 @@ class SumsEnd:
     """
 
     included: tuple[tuple[PartyId, ...], ...]
-    raw_labels: NDArray[np.int64] = field(repr=False)
+    raw_labels: NDArray[np.int64] | None = field(repr=False)
     centers: Floats = field(repr=False)
     sizes: Floats | None
     noise: ResultNoise = field(repr=False)
@@ -284,8 +284,8 @@ class MaskedSums(Masked[SumsPlan]):
         """Return the state after round t from the noisy sums, by name; all clients must come to the same bits."""
 
     @abstractmethod
-    def labels(self, raw_points: Floats, state: Any) -> NDArray[np.int64]:
-        """Return the cluster of each of this client's records, shape (n,)."""
+    def labels(self, raw_points: Floats, state: Any) -> NDArray[np.int64] | None:
+        """Return the cluster of each of this client's records, shape (n,); None: the protocol makes no clusters."""
 
     def unit_bits(self, plan: SumsPlan) -> int:
         """Return q for whole numbers of `local`, and 0 if they are in units of the grid of 2^-q already."""

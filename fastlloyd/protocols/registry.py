@@ -63,6 +63,8 @@ class Row:
         Whether one of its parties computes in several processes (`--workers`).
     sizes : bool
         Whether all that have its result know the sizes of the clusters, noisy or exact (`--min-size`).
+    finds_bounds : bool
+        Whether it releases bounds: it makes no clusters, and needs no bounds but a box in which all values lie.
     unused : tuple of str
         Options of a run that mean nothing in it, as `RunConfig` names them: whoever gives one is refused.
     results : int
@@ -81,6 +83,7 @@ class Row:
     server_data: bool = False
     workers: bool = False
     sizes: bool = False
+    finds_bounds: bool = False
     unused: tuple[str, ...] = ()
     results: int = 1
 
@@ -196,8 +199,17 @@ FOLLOWING = (
         results=2,
         unused=("rounds", "evaluate"),
     ),
+    Row(
+        "private-bounds",
+        f"{_HERE}.private_bounds",
+        "horizontal",
+        "bounds of columns that nobody knows",
+        finds_bounds=True,
+        unused=("rounds", "evaluate", "k", "categories"),
+    ),
 )
-"""Protocols that make no clusters but go on from a finished run: no list of protocols to choose from names them."""
+"""Protocols that make no clusters, but go before or after a run that does: no list of protocols to choose from names
+them."""
 PROTOCOLS = tuple(row.name for row in ROWS)
 """The names of this package's own, of those that make clusters."""
 DEFAULT = "fastlloyd-plus"

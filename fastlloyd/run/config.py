@@ -21,6 +21,8 @@ from fastlloyd.protocols.registry import DEFAULT, ROWS, Row, find
 VERTICAL = "vertical"
 """The table of a run file that the vertical protocols have in common; there is one per protocol besides."""
 PAPER_DELTA = "paper"
+WIDEST = f"{-(2**40)},{2**40}"
+"""Where all values of a column lie unless somebody says more: about 0, up to 1.1 x 10^12."""
 AUTO_K = "auto:"
 _PAIR = re.compile("[^,/]+,[^,/]+")
 _BYTES = re.compile("([0-9]{1,9}(?:[.][0-9]{1,9})?)([KMGT])i?B?")
@@ -376,6 +378,11 @@ class RunConfig:
         return find(self.protocol)
 
     @property
+    def box(self) -> str | None:
+        """The bounds as stated; `WIDEST` where they are only the box in which a run looks for bounds."""
+        return WIDEST if self.bounds is None and self.row.finds_bounds else self.bounds
+
+    @property
     def reconnect_s(self) -> float:
         """How long a connection that was cut may take to come back; 0: not at all."""
         return self.deadline / 2 if self.reconnect is None else self.reconnect
@@ -430,7 +437,7 @@ class RunConfig:
         """Refuse what only fits a public data set."""
         if self.evaluate:
             raise ConfigError("--evaluate compares with the true records and is for a public --dataset only")
-        if self.bounds is None and self.categories is None:
+        if self.box is None and self.categories is None:
             raise ConfigError("--data needs --bounds: 'LO,HI' for all features, or a CSV file feature,lo,hi")
         if self.bounds == "auto-public":
             raise ConfigError(
@@ -439,7 +446,7 @@ class RunConfig:
             )
         if self.n_total is None:
             raise ConfigError("--data needs --n-total: a public upper bound on the records of all clients together")
-        if self.k is None:
+        if self.k is None and not self.row.finds_bounds:
             raise ConfigError("--data needs --k, the number of clusters")
 
 

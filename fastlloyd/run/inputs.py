@@ -215,7 +215,7 @@ def gather_horizontal(config: RunConfig, clients: int, make_public: MakePublic) 
     splits, categories = None, Categories()
     if dataset is not None:
         splits = split_rows(dataset.values.shape[0], clients, config.split, config.seed, labels=dataset.labels)
-        bounds = dataset_bounds(dataset, config.bounds)
+        bounds = dataset_bounds(dataset, config.box)
         caps = tuple(len(rows) for rows in splits)
     else:
         categories, bounds = settle_features(config)
@@ -234,7 +234,7 @@ def settle_features(config: RunConfig) -> tuple[Categories, Bounds]:
         One of the files does not fit, or the other.
     """
     if config.categories is None:
-        return Categories(), parse_bounds(config.bounds or "")
+        return Categories(), parse_bounds(config.box or "")
     categories = Categories.read(config.categories)
     return categories, categories.bounds(None if config.bounds is None else parse_bounds(config.bounds))
 
@@ -250,7 +250,7 @@ def public_dataset(config: RunConfig) -> tuple[RunConfig, Dataset | None]:
 
 
 def settle_size(config: RunConfig, dataset: Dataset | None) -> tuple[int, int]:
-    """Return the public N and k, as configured or as the public data set brings them.
+    """Return the public N and k, as configured or as the public data set brings them; k is 1 without clusters.
 
     Raises
     ------
@@ -268,6 +268,8 @@ def settle_size(config: RunConfig, dataset: Dataset | None) -> tuple[int, int]:
     if n_total is None:
         raise ConfigError("--n-total: expected a public upper bound on all records, got none")
     k = config.k if config.k is not None else (dataset.k if dataset is not None else None)
+    if config.row.finds_bounds:
+        k = 1
     if k is None:
         raise ConfigError("--k: expected the number of clusters, got none")
     return n_total, k

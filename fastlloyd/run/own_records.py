@@ -16,6 +16,7 @@ from fastlloyd.data.bounds import clipping_words, count_outside, scale
 from fastlloyd.data.database import Place
 from fastlloyd.data.form import Cap
 from fastlloyd.data.merge import Unit
+from fastlloyd.data.missing import GAPS
 from fastlloyd.data.reading import Wanted
 from fastlloyd.data.records import ClientRecords, OwnRecords, RawRows, StoredRecords
 from fastlloyd.data.table import MemoryLimit, Table, read_table, read_table_within
@@ -76,6 +77,7 @@ def load_own(
     texts: tuple[str, ...] = (),
     beside: tuple[str, ...] = (),
     path: Place | None = None,
+    gaps: bool = False,
 ) -> OwnRecords:
     """Load and scale a client's own records; opens that client's file and no other, once.
 
@@ -87,6 +89,8 @@ def load_own(
         Columns that are given as text as well, whether they are features or not.
     path : Place, optional
         That file, where the caller names its rows too: a database is asked once for each.
+    gaps : bool
+        Whether a value that `--missing midpoint` would fill stays missing (NaN): the caller counts it nowhere.
 
     Raises
     ------
@@ -104,7 +108,10 @@ def load_own(
             threads=own_threads(config),
         )
     path = config.own_file(me.rank) if path is None else path
-    return _own_records(config, inputs, me, path, read_table(path, **_wanted(config, inputs, me, texts, beside)))
+    wanted = _wanted(config, inputs, me, texts, beside)
+    if gaps and config.missing == "midpoint":
+        wanted["missing"] = GAPS
+    return _own_records(config, inputs, me, path, read_table(path, **wanted), gaps=gaps)
 
 
 def _wanted(
@@ -129,7 +136,9 @@ def _wanted(
     }
 
 
-def _own_records(config: RunConfig, inputs: PublicInputs, me: PartyId, path: Place, table: Table) -> OwnRecords:
+def _own_records(
+    config: RunConfig, inputs: PublicInputs, me: PartyId, path: Place, table: Table, *, gaps: bool = False
+) -> OwnRecords:
     """Scale the records of a table in place."""
     _cap(inputs, me).check(path, len(table.values), counted=True)
     bounds = inputs.bounds.match(table.names)
@@ -137,7 +146,7 @@ def _own_records(config: RunConfig, inputs: PublicInputs, me: PartyId, path: Pla
     return OwnRecords(
         clipped=clipped,
         unread=table.unread,
-        raw_points=scale(table.values, bounds, out=table.values),
+        raw_points=scale(table.values, bounds, out=table.values, gaps=gaps),
         names=table.names,
         bounds=bounds,
         raw_rows=RawRows(raw_records=table.raw_records, raw_ids=table.raw_texts.get(config.id or config.unit or "")),

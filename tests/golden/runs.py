@@ -87,6 +87,10 @@ CASES: Mapping[str, Mapping[str, tuple[int, dict[str, Any]]]] = {
         "pairwise masks": _describe(3, masking="pairwise"),
         "threshold masks": _describe(3, masking="threshold"),
     },
+    "private-bounds": {
+        "common masks": _horizontal("private-bounds", bounds=None, k=None),
+        "pairwise masks": _horizontal("private-bounds", 3, k=None, masking="pairwise"),
+    },
     "vertical-plain": {"defaults": _vertical("vertical-plain")},
     "vertical-he": {
         "defaults": _vertical("vertical-he", rounds=1),

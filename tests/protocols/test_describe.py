@@ -372,7 +372,7 @@ def test_the_rows_of_a_person_count_once(tmp_path: Path, finished: Path) -> None
 
 def test_it_stands_on_masked_sums_and_is_no_protocol_to_choose() -> None:
     assert isinstance(protocol(), MaskedSums)
-    assert [row.name for row in FOLLOWING] == ["describe"] and knows("describe")
+    assert [row.name for row in FOLLOWING][:1] == ["describe"] and knows("describe")
     assert "describe" not in names() and "describe" not in PROTOCOLS and find("describe").results == 2
 
 

@@ -1,0 +1,81 @@
+"""`fastlloyd bounds`: find bounds of columns that nobody knows, with noise, and write the file for `--bounds`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
+from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.protocols.registry import FOLLOWING
+from fastlloyd.run.config import OPTIONS
+
+_PROTOCOL = next(row.name for row in FOLLOWING if row.finds_bounds)
+_UNUSED = ("protocol", "k", "rounds", "categories", "evaluate", "min_size", "memory", "workers", "network")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run all parties on this machine and write the bounds that they found; or write the run file for sites.
+
+    Raises
+    ------
+    ConfigError
+        Flags that do not fit, noise that would hide where the values lie, or a file that is in the way.
+    """
+    options, rest = _own_parser().parse_known_args(argv)
+    words = ["--output", _PROTOCOL, *rest, "--protocol", _PROTOCOL]
+    config, _ = parse_run_options(parser(), words, links=options.run_file is None)
+    n = 3 if options.n is None else options.n
+    if n < 2:
+        raise ConfigError(f"-n: expected at least 2 processes (the server and one client), got {n}")
+    from fastlloyd.report.files import PUBLIC_MODE, output_folder, write_atomic
+    from fastlloyd.run.run_file import to_toml
+    from fastlloyd.run.session import find_protocol
+    from fastlloyd.wire.header import PartyId
+
+    flag, out = ("--out", options.out) if options.run_file is None else ("--run-file", options.run_file)
+    if out.exists() and not config.overwrite:
+        raise ConfigError(f"{flag} {out}: exists already; remove it, give another name, or add --overwrite")
+    if config.columns:  # else only the parties' files tell how many columns there are
+        lines = find_protocol(_PROTOCOL).plan_lines(config, n - 1, len(config.columns))
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+    if options.run_file is not None:
+        shared = [name for name, option in OPTIONS.items() if not option.own]
+        write_atomic(out, to_toml(config, out.parent, only=shared), mode=PUBLIC_MODE, flag=flag)
+        sys.stdout.write(f"run file  {out}: for all parties; each adds its --data, and finds bounds.csv in --output\n")
+        return EXIT_OK
+    from fastlloyd.supervise.supervisor import supervise
+
+    code = supervise(n, words, transport="tcp", quiet=config.quiet)
+    if code != EXIT_OK or config.review:
+        return code
+    found = (output_folder(config.output, PartyId(1)) / "bounds.csv").read_text("utf-8")
+    write_atomic(out, found, mode=PUBLIC_MODE, flag=flag)
+    rows = [line for line in found.splitlines() if not line.startswith("#")]
+    sys.stdout.write(f"bounds of {len(rows) - 1} columns in {out}: for --bounds of the runs that follow\n")
+    return EXIT_OK
+
+
+def _own_parser() -> Parser:
+    """Return the parser of what a run has no flags for."""
+    parser = Parser(prog="fastlloyd bounds", add_help=False, allow_abbrev=False)
+    parser.add_argument("-n", type=int, metavar="N", help="processes: one server and N - 1 clients (default 3)")
+    about = "where the bounds go (default ./%(default)s)"
+    parser.add_argument("--out", type=Path, default=Path("bounds.csv"), metavar="FILE", help=about)
+    about = "for sites: write the run file of all parties, and run nothing"
+    parser.add_argument("--run-file", type=Path, metavar="FILE.toml", help=about)
+    return parser
+
+
+def parser() -> Parser:
+    """Return the parser of the flags."""
+    parser = Parser(
+        prog="fastlloyd bounds",
+        usage="%(prog)s --data TEMPLATE --n-total N --epsilon E [-n N] [--out bounds.csv] [flags of a run]",
+        description="Find bounds of columns that nobody knows, with noise: one release, in bins that double in width. "
+        "--bounds says where values can lie at all, the origin in the middle (default: about 0, up to 10^12).",
+        parents=[_own_parser()],
+    )
+    add_run_options(parser, unused=_UNUSED)
+    return parser

@@ -1,0 +1,245 @@
+"""Bounds that nobody knows: the whole protocol, all parties, and the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from fastlloyd.cli.bounds import main as bounds_command
+from fastlloyd.cli.plan import main as plan_command
+from fastlloyd.data.bounds import Bounds, parse_bounds
+from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.protocol.sums import SumsParameters
+from fastlloyd.protocols.private_bounds.plan_lines import GOOD, MOST, noise_share
+from fastlloyd.protocols.private_bounds.protocol import PART, PrivateBounds
+from fastlloyd.protocols.registry import FOLLOWING, names
+from fastlloyd.report.document import load
+from fastlloyd.run.config import WIDEST, RunConfig
+from fastlloyd.run.run_file import load_config
+from fastlloyd.run.session import find_protocol
+from fastlloyd.run.simulation import InMemory, run_together
+from fastlloyd.testing import ProtocolContract
+from fastlloyd.testing.whole_run import command
+from fastlloyd.wire.header import Header, PartyId, clients
+
+COLUMNS = ("age", "gain", "sex", "rare")
+SIZES = (700, 400, 300)
+N = 1500
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three sites' files; 'rare' has values that nothing makes stand out, for nearly all are missing."""
+    folder, rng = tmp_path_factory.mktemp("sites"), np.random.default_rng(4)
+    for rank, n in enumerate(SIZES, start=1):
+        ages, gains = rng.integers(18, 91, n), np.where(rng.random(n) < 0.5, 0.0, rng.uniform(100, 1000, n))
+        rows = [
+            f"p{at // 2},{age},{gain:.2f},{at % 2},{1e9 if at == 0 else ''}\n"
+            for at, (age, gain) in enumerate(zip(ages, gains, strict=True))
+        ]
+        (folder / f"own_{rank}.csv").write_text("person," + ",".join(COLUMNS) + "\n" + "".join(rows))
+    return folder
+
+
+def config_of(folder: Path, **more: Any) -> RunConfig:
+    base: dict[str, Any] = {
+        "protocol": "private-bounds",
+        "data": str(folder / "own_{client}.csv"),
+        "columns": COLUMNS,
+        "missing": "midpoint",
+        "n_total": N,
+        "client_caps": (700, 400, 400),
+        "epsilon": 2.0,
+    }
+    return RunConfig(**{**base, **more})
+
+
+def found(ended: InMemory, folder: Path) -> Bounds:
+    """What `--bounds` reads, the same at all clients."""
+    texts = {one.result.files["bounds.csv"] for one in ended.outcomes.values() if one.result is not None}
+    assert len(texts) == 1
+    (folder / "found.csv").write_text(texts.pop())
+    return parse_bounds(str(folder / "found.csv"))
+
+
+class TestContract(ProtocolContract):
+    """What every protocol must do; MPI, other masks over TCP and processes are shown by `describe` and the example."""
+
+    config: ClassVar[RunConfig] = RunConfig(protocol="private-bounds", dataset="iris", epsilon=20.0)
+    test_over_mpi_it_is_the_same = None  # type: ignore[assignment]
+    test_with_other_masks_it_is_the_same = None  # type: ignore[assignment]
+    test_the_dossier_says_who_sees_what = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])
+def test_the_bounds_hold_the_values_and_a_column_of_noise_is_refused_by_name(
+    sites: Path, tmp_path: Path, masking: str
+) -> None:
+    ended = run_together(config_of(sites, masking=masking), 3)
+    bounds = found(ended, tmp_path)
+    sides = dict(zip(bounds.names or (), zip(bounds.lo.tolist(), bounds.hi.tolist(), strict=True), strict=True))
+    assert sides == {"age": (16.0, 128.0), "gain": (0.0, 1024.0), "sex": (0.0, 1.0)}
+    result = ended.outcomes[PartyId(1)].result
+    assert result is not None and result.quality.verdict == "poor" and ended.outcomes[PartyId(1)].raw_labels is None
+    assert "bounds of 3 of 4 columns" in result.quality.sentence and "in rare no value" in result.quality.sentence
+    text = result.files["bounds.csv"]
+    assert f"epsilon 2; delta {1 / (100 * N):.6g}; alpha 0.001" in text and "no bounds of rare" in text
+    assert result.entry["noisy_sizes"] is None and result.common["parameters"]["alpha"] == 0.001
+    for party in clients(3):
+        assert [one.name for one in ended.ledgers[party].releases] == [PART]
+        assert spent(ended.ledgers[party].releases, 1 / (100 * N)) == pytest.approx(2.0, rel=1e-6)
+
+
+def test_a_box_of_its_own_for_each_column_moves_the_origin(sites: Path, tmp_path: Path) -> None:
+    """Ages lie about 50: with the origin there the bounds fit on both sides."""
+    (tmp_path / "box.csv").write_text("feature,lo,hi\nage,-14,114\nsex,-1000,1000\n")
+    config = config_of(sites, columns=(), bounds=str(tmp_path / "box.csv"))
+    bounds = found(run_together(config, 3), tmp_path)
+    assert bounds.names == ("age", "sex") and (bounds.lo[0], bounds.hi[0]) == (18, 114)
+    assert bounds.lo[1] == 0.0 and bounds.hi[1] == 1000 / 2**9
+
+
+def test_values_at_the_end_of_the_box_are_said_to_lie_beyond(sites: Path) -> None:
+    result = run_together(config_of(sites, bounds="-60,60"), 3).outcomes[PartyId(2)].result
+    assert result is not None and "values of age, gain may lie beyond the box" in result.quality.sentence
+
+
+def test_a_value_that_is_missing_counts_nowhere_and_with_unit_people_count_once(
+    sites: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = []
+    local = PrivateBounds.local
+
+    def counted(self: PrivateBounds, *given: Any) -> Any:
+        exact.append(local(self, *given)[PART])
+        return {PART: exact[-1]}
+
+    monkeypatch.setattr(PrivateBounds, "local", counted)
+    run_together(config_of(sites), 3)
+    assert np.sum(exact, axis=0).sum(axis=1).tolist() == [1400, 1400, 1400, 3]
+    exact.clear()
+    run_together(config_of(sites, unit="person"), 3)
+    assert np.sum(exact, axis=0).sum(axis=1).tolist() == [700, 700, 700, 3]
+    exact.clear()
+    with pytest.raises(DataError, match="missing"):
+        run_together(config_of(sites, missing="refuse"), 3)
+    assert not exact
+
+
+@pytest.mark.parametrize("masking", ["common", "threshold"])
+def test_with_a_client_lost_the_rule_uses_the_noise_that_there_is(sites: Path, tmp_path: Path, masking: str) -> None:
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes | None:
+        return None if header.type == MaskedUpdate.TYPE and sender.rank == 3 else body
+
+    config = config_of(sites, masking=masking, min_clients=2, columns=("age",))
+    ended = run_together(config, 3, tap=tap)
+    assert found(ended, tmp_path).hi[0] == 128.0
+    result = ended.outcomes[PartyId(1)].result
+    assert result is not None and result.common["rounds"][0]["clients_included"] == [1, 2]
+    plan = protocol().planned(config, 3, 1)
+    noise = plan.rounds[0] * (math.sqrt(2.0) if masking == "threshold" else 1.0)  # two shares of one that counts
+    assert f"standard deviation {noise:.6g} on" in result.files["bounds.csv"]
+
+
+def protocol() -> PrivateBounds:
+    made = find_protocol("private-bounds")
+    assert isinstance(made, PrivateBounds)
+    return made
+
+
+def test_the_noise_over_n_decides_and_the_refusal_names_what_would_do() -> None:
+    """Good up to 0.01, fair up to 0.02, else refused with an epsilon or N that makes the bounds good."""
+
+    def config(epsilon: float, n_total: int = 2000) -> RunConfig:
+        return RunConfig(protocol="private-bounds", data="x.csv", n_total=n_total, epsilon=epsilon)
+
+    def share(one: RunConfig) -> float:
+        public: SumsParameters = protocol().public_parameters(one, 3, one.n_total or 0, 1)
+        return noise_share(public, 10)
+
+    assert share(config(0.2)) > MOST and GOOD < share(config(0.4)) <= MOST and share(config(0.7)) <= GOOD
+    for epsilon, words in ((0.4, "fair"), (0.7, "good")):
+        plan = protocol().planned(config(epsilon), 3, 10)
+        assert plan.noise_on(PART, 0) / 2000 == pytest.approx(share(config(epsilon)), rel=1e-3)
+        assert f": {words}" in str(protocol().outlook(config(epsilon), plan)[0])
+    with pytest.raises(ConfigError, match="got 2.7 %") as refused:
+        protocol().planned(config(0.2), 3, 10)
+    words = str(refused.value).split()
+    least, records = float(words[words.index("need") + 2]), int(words[words.index("or") + 2])
+    assert 0.9 * GOOD < share(config(least)) <= GOOD < share(config(0.98 * least - 0.01))
+    assert 0.9 * GOOD < share(config(0.2, records)) <= GOOD
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"k": 3}, "--k means nothing in private-bounds"),
+        ({"rounds": 2}, "--rounds means nothing"),
+        ({"categories": "lists.csv"}, "--categories means nothing"),
+        ({"min_size": 5}, "has no sizes"),
+        ({"n_total": None}, "needs --n-total"),
+    ],
+)
+def test_what_means_nothing_is_refused(sites: Path, change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        config_of(sites, **change)
+
+
+def test_it_is_no_protocol_to_choose() -> None:
+    assert "private-bounds" in [row.name for row in FOLLOWING] and "private-bounds" not in names()
+    assert config_of(Path()).box == WIDEST and RunConfig().box is None
+
+
+@pytest.mark.process
+def test_the_command_runs_all_parties_and_the_next_run_reads_its_file(sites: Path, tmp_path: Path) -> None:
+    words = ("--data", str(sites / "own_{client}.csv"), "--columns", "age,gain,sex", "--n-total", "2100", "-n", "4")
+    said = command(tmp_path, "bounds", *words, "--epsilon", "0.8", "--quiet")
+    assert "expected: noise on a count of" in said and "bounds of 3 columns in bounds.csv" in said
+    report = load(tmp_path / "private-bounds" / "report.json")
+    assert report["protocol"] == "private-bounds" and report["privacy"]["spent_epsilon"] == pytest.approx(0.8, rel=1e-6)
+    assert "verified: " in command(tmp_path, "report", "private-bounds", "--verify")
+    assert (tmp_path / "bounds.csv").read_text() == (tmp_path / "private-bounds" / "bounds.csv").read_text()
+    config = RunConfig(data=str(sites / "own_{client}.csv"), bounds=str(tmp_path / "bounds.csv"), n_total=2100, k=2)
+    result = run_together(replace(config, epsilon=5.0), 3).outcomes[PartyId(1)].result
+    assert result is not None and result.features == ("age", "gain", "sex") and result.bounds.hi[0] >= 128.0
+
+
+def test_the_command_writes_the_run_file_for_sites_and_refuses_what_is_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["--columns", "age,sex", "--n-total", "3000", "--epsilon", "0.5", "--masking", "threshold"]
+    bounds_command([*words, "--run-file", "bounds.toml", "-n", "4"])
+    config = load_config("bounds.toml", links=False)
+    assert (config.protocol, config.epsilon, config.masking) == ("private-bounds", 0.5, "threshold")
+    assert config.bounds is None and config.k is None and config.data is None
+    with pytest.raises(ConfigError, match=r"--run-file bounds.toml: exists already"):
+        bounds_command([*words, "--run-file", "bounds.toml"])
+    with pytest.raises(ConfigError, match="at least 2 processes"):
+        bounds_command([*words, "-n", "1"])
+    with pytest.raises(ConfigError, match="good bounds need --epsilon"):
+        bounds_command([*words, "--epsilon", "0.01"])
+    assert plan_command(["--config", "bounds.toml", "-n", "4"]) == 0
+
+
+def test_the_dossier_says_what_is_released(sites: Path) -> None:
+    config = config_of(sites)
+    flow = protocol().data_flow("private-bounds", protocol().foresee(config, 3, 4).parameters)
+    assert flow is not None and "alpha 0.001" in flow.result and flow.labels == "there are no clusters"
+
+
+def test_comments_stand_above_the_bounds_alone(tmp_path: Path) -> None:
+    path = tmp_path / "bounds.csv"
+    path.write_text('# found, with noise\n"# of ""x, y"""\nfeature,lo,hi\n#1,0,2\n')
+    assert parse_bounds(str(path)).names == ("#1",)
+    rows = list(csv.DictReader(line for line in path.read_text().splitlines() if not line.startswith(("# ", '"#'))))
+    assert json.dumps(rows[0]) == '{"feature": "#1", "lo": "0", "hi": "2"}'
