@@ -1,7 +1,8 @@
 """Write result files atomically, and find out who shares an output folder.
 
 Several clients may write to one folder (one host) or each to its own (several hosts). Each client leaves a marker at
-the start; at the end, the lowest included client with a marker in the folder writes the shared files there.
+the start; at the end, the lowest included client with a marker in the folder writes the shared files there. While its
+party runs, a marker is locked: another run does not write to the same folder, where their files would be mixed.
 
 Source: docs/protocol.md, "Output".
 """
@@ -10,7 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import fcntl
 import io
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -31,6 +34,7 @@ PRIVATE_MODE = 0o600
 PUBLIC_MODE = 0o644
 _STALE_S = 86_400.0
 _BLOCK_ROWS = 1 << 14
+_MARKER = re.compile(r"\.fastlloyd-([0-9a-f]{32})-\d+")
 
 
 def write_atomic(
@@ -130,6 +134,35 @@ def output_folder(template: str, me: PartyId) -> Path:
     return Path(template.replace("{client}", str(me.rank)))
 
 
+def refuse_running(folder: Path, own: str | None = None) -> None:
+    """Refuse to write into a folder in which a party of another run than `own` is at work.
+
+    Raises
+    ------
+    ConfigError
+        That run has not ended, so the files of both would be mixed.
+    """
+    for marker in sorted(folder.glob(".fastlloyd-*")):
+        named = _MARKER.fullmatch(marker.name)
+        if named and named[1] != own and _locked(marker):
+            raise ConfigError(
+                f"--output {folder}: expected a folder that no other run uses, and run {named[1][:8]}, which has not "
+                "ended, will write there: name another folder, or start again when it has ended"
+            )
+
+
+def _locked(marker: Path) -> bool:
+    """Return whether the process that made a marker still runs; a file that cannot be read says nothing."""
+    try:
+        with marker.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 class RunFolder:
     """The output folder of one party's run.
 
@@ -149,7 +182,7 @@ class RunFolder:
     Raises
     ------
     ConfigError
-        The folder cannot be made or written.
+        The folder cannot be made or written, or another run uses it.
     """
 
     def __init__(self, template: str, run_id: bytes, me: PartyId) -> None:
@@ -161,14 +194,23 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             for leftover in self.path.glob(".fastlloyd-*"):  # of runs that died more than a day ago
                 with contextlib.suppress(OSError):
-                    if not leftover.name.endswith(".jsonl") and time.time() - leftover.stat().st_mtime > _STALE_S:
+                    old = time.time() - leftover.stat().st_mtime > _STALE_S
+                    if old and not leftover.name.endswith(".jsonl") and not _locked(leftover):
                         leftover.unlink()
             self._marker(me).touch(mode=PRIVATE_MODE)
+            self._held = self._marker(me).open("rb")
         except OSError as error:
             raise ConfigError(
                 f"--output {template}: cannot be made or written ({error.strerror}); check path and permissions",
                 reason=Reason.OUTPUT,
             ) from error
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(self._held, fcntl.LOCK_EX)
+        try:
+            refuse_running(self.path, self._run)
+        except ConfigError:
+            self.discard()
+            raise
 
     @property
     def ledger_path(self) -> Path:
@@ -208,6 +250,7 @@ class RunFolder:
         """Remove the marker; idempotent."""
         with contextlib.suppress(OSError):
             self._marker(self._me).unlink(missing_ok=True)
+        self._held.close()
 
     def _marker(self, party: PartyId) -> Path:
         return self.path / f".fastlloyd-{self._run}-{party.rank}"

@@ -41,7 +41,7 @@ from fastlloyd.privacy.calibration import large_delta
 from fastlloyd.privacy.ledger import Release
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.earlier import find_earlier
-from fastlloyd.report.files import output_folder
+from fastlloyd.report.files import output_folder, refuse_running
 from fastlloyd.run.checks import refuse_other_build, refuse_other_protocol
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
@@ -193,6 +193,7 @@ class _Execution:
                 self._open_state(session, settled.state_dir)
             if announcer.one_host:
                 refuse_one_file(settled, inputs, count)
+            refuse_running(output_folder(settled.output, me))
             if not settled.overwrite:
                 find_earlier(output_folder(settled.output, me)).refuse(session.stored.get("run_id"))
             session.own = protocol.load(settled, inputs, me)

@@ -2,6 +2,8 @@ import csv
 import io
 import os
 import stat
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -10,7 +12,15 @@ import pytest
 from fastlloyd.data.bounds import Bounds, parse_bounds
 from fastlloyd.data.records import RawRows
 from fastlloyd.errors import ConfigError
-from fastlloyd.report.files import PRIVATE_MODE, RunFolder, bounds_csv, centroids_csv, labels_csv, write_atomic
+from fastlloyd.report.files import (
+    PRIVATE_MODE,
+    RunFolder,
+    bounds_csv,
+    centroids_csv,
+    labels_csv,
+    refuse_running,
+    write_atomic,
+)
 from fastlloyd.wire.header import PartyId, clients
 
 RUN = bytes(16)
@@ -92,11 +102,39 @@ def test_every_client_writes_in_a_folder_of_its_own(tmp_path):
     folders = [RunFolder(str(tmp_path / "{client}"), RUN, party) for party in clients(2)]
     assert [folder.path.name for folder in folders] == ["1", "2"]
     assert all(folder.writes_shared(clients(2)) for folder in folders)
+    for folder in folders:
+        folder.discard()
 
 
 def test_marker_of_another_run_does_not_count(tmp_path):
-    RunFolder(str(tmp_path), b"\1" * 16, PartyId(1))
-    assert RunFolder(str(tmp_path), RUN, PartyId(2)).writes_shared(clients(2))
+    (tmp_path / f".fastlloyd-{'01' * 16}-1").touch()
+    folder = RunFolder(str(tmp_path), RUN, PartyId(2))
+    assert folder.writes_shared(clients(2))
+    folder.discard()
+
+
+def test_a_folder_that_another_run_uses_is_refused_until_it_ends(tmp_path):
+    first = RunFolder(str(tmp_path), b"\1" * 16, PartyId(1))
+    os.utime(tmp_path / f".fastlloyd-{'01' * 16}-1", (1.0, 1.0))  # for days: its marker is no leftover
+    for attempt in (lambda: RunFolder(str(tmp_path), RUN, PartyId(1)), lambda: refuse_running(tmp_path)):
+        with pytest.raises(ConfigError, match="run 01010101, which has not ended"):
+            attempt()
+    assert names(tmp_path) == [f".fastlloyd-{'01' * 16}-1"]
+    RunFolder(str(tmp_path), b"\1" * 16, PartyId(2)).discard()  # another party of the same run
+    first.discard()
+    RunFolder(str(tmp_path), RUN, PartyId(1)).discard()
+    assert names(tmp_path) == []
+
+
+def test_a_run_that_was_killed_uses_its_folder_no_longer(tmp_path):
+    code = (
+        "import os, sys; from fastlloyd.report.files import PartyId, RunFolder\n"
+        "folder = RunFolder(sys.argv[1], b'1' * 16, PartyId(1))\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, tmp_path], check=False).returncode == -9
+    assert len(names(tmp_path)) == 1
+    RunFolder(str(tmp_path), RUN, PartyId(1)).discard()
 
 
 def test_leftovers_of_dead_runs_go_after_a_day_but_ledgers_stay(tmp_path):
@@ -119,3 +157,4 @@ def test_file_is_replaced_without_asking(tmp_path):
     folder = RunFolder(str(tmp_path), RUN, PartyId(1))
     folder.write("report.json", "old")
     assert folder.write("report.json", "new").read_text() == "new"
+    folder.discard()
