@@ -8,6 +8,7 @@ Source: docs/protocol.md, "How a run ends".
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -133,6 +134,10 @@ class Driver:
             except PeerGone as error:
                 self._gone[PartyId(error.rank)] = error
                 if peer == SERVER:
+                    with contextlib.suppress(PeerError, Aborted):  # what it sent before it went has not been read
+                        while self._links.receive(0.0) is not None:
+                            pass
+                    self._blame_own_delay(error)
                     raise
         self._links.flush()
 
@@ -226,6 +231,7 @@ class Driver:
         try:
             arrived = self._links.receive(max(remaining, 0.0))
         except PeerGone as error:
+            self._blame_own_delay(error)
             self._gone.setdefault(PartyId(error.rank), error)
             if error.rank == SERVER.rank:
                 # Nothing goes on without it; waiting for another client would blame that one.
@@ -240,6 +246,15 @@ class Driver:
             raise PeerError(f"{peer} sent a malformed message: {error}; check its version", rank=peer.rank) from error
         self._inbox.put(peer, header, frame[HEADER_BYTES:])
         return (peer,)
+
+    def _blame_own_delay(self, error: PeerGone) -> None:
+        """Raise what is true instead if the server went because the run had ended: only a late client is not there."""
+        if error.rank == SERVER.rank and SERVER in self._links.finished:
+            raise PeerGone(
+                f"{self._me} was late, and the others have ended the run without it, successfully: label its records "
+                "with their centroids.csv (`fastlloyd label`); --deadline gives it more time in a later run",
+                rank=self._me.rank,
+            ) from error
 
     def _take(self, sender: PartyId, effect: Receive | Gather) -> Message | None:
         """Decode the sender's next message, if it is there."""

@@ -340,7 +340,8 @@ class _Execution:
         # Under `fastlloyd run` that command says so.
         says = announcer.speaks and not announcer.events and ending.reason != Reason.RESUME
         resumes = self.session is not None and self.session.config.row.resumes
-        if says and resumes and state is not None and state.keeps_own:
+        # Those whose run has ended successfully have nothing to resume.
+        if says and resumes and state is not None and state.keeps_own and SERVER not in links.finished:
             announcer.complain(resume_words(state.path))
         return ending
 

@@ -38,6 +38,7 @@ class FakeLinks:
     sent: list[tuple[PartyId, bytes, int]] = field(default_factory=list)
     refuses: set[PartyId] = field(default_factory=set)
     orders: list[Order] = field(default_factory=list)
+    finished: set[PartyId] = field(default_factory=set)
 
     def send(self, peer: PartyId, message: bytes, *, payload_bytes: int, round: int) -> None:
         if peer in self.refuses:
@@ -126,6 +127,25 @@ def test_silence_names_the_silent_one_and_the_flag_that_helps() -> None:
     with pytest.raises(PeerTimeout, match="client 2 sent no Ready within 0 s.*--deadline") as caught:
         driver(FakeLinks()).drive(receive(TWO, 1))
     assert caught.value.rank == 2
+
+
+def test_a_late_client_blames_no_server_that_ended_the_run_without_it() -> None:
+    gone = PeerGone("the server is gone: its connection ended", rank=0)
+    with pytest.raises(PeerGone, match="the server is gone") as caught:
+        driver(FakeLinks(deque([gone])), ONE).drive(receive(SERVER, 5))
+    assert caught.value.rank == 0
+    late = "client 1 was late, and the others have ended the run without it"
+    with pytest.raises(PeerGone, match=late) as caught:
+        driver(FakeLinks(deque([gone]), finished={SERVER}), ONE).drive(receive(SERVER, 5))
+    assert caught.value.rank == 1
+
+    class Unread(FakeLinks):
+        def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
+            self.finished.add(SERVER)
+            return super().receive(timeout_s)
+
+    with pytest.raises(PeerGone, match=late):
+        driver(Unread(refuses={SERVER}), ONE).drive(part for part in [Send((SERVER,), Ready(), 5)])
 
 
 @pytest.mark.parametrize("waits", [receive(ONE, SETUP_ROUND), gather(3, SETUP_ROUND)])
