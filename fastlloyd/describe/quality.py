@@ -17,6 +17,7 @@ criteria" (2010), for the simplified silhouette.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,7 +71,10 @@ class QualityVector:
     k: int
     d: int
 
-    WIDTH = 5
+    @property
+    def width(self) -> int:
+        """How many numbers there are."""
+        return 5
 
     @property
     def bound(self) -> float:
@@ -114,9 +118,7 @@ class QualityVector:
             "are as tight as usual (95 %)"
         )
 
-    def add_up(
-        self, raw_points: Floats, centers: Floats, raw_labels: NDArray[np.int64], middle: Floats, fraction_bits: int
-    ) -> NDArray[np.int64]:
+    def add_up(self, raw_points: Floats, centers: Floats, middle: Floats, fraction_bits: int) -> NDArray[np.int64]:
         """Add up over own records.
 
         Parameters
@@ -125,8 +127,6 @@ class QualityVector:
             Scaled to [-1, 1].
         centers : float64 array, shape (k, d)
             Released, scaled.
-        raw_labels : int64 array, shape (n,)
-            The cluster of each record.
         middle : float64 array, shape (d,)
             Public: the middle of all centres.
         fraction_bits : int
@@ -138,7 +138,7 @@ class QualityVector:
             In units of 2^-q.
         """
         one = 1 << fraction_bits
-        raw_own, raw_next = two_nearest(raw_points, centers, raw_labels)
+        raw_own, raw_next = two_nearest(raw_points, centers)
         raw_far = raw_own > self.bound
         raw_middle = np.minimum(((raw_points - middle) ** 2).sum(axis=1), self.d) / self.d
         far, beyond = _far(fraction_bits)
@@ -196,37 +196,167 @@ class QualityVector:
         return tuple(one for one in found if self.k > 1 or one.measure != "silhouette")
 
 
-def two_nearest(raw_points: Floats, centers: Floats, raw_labels: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Return each record's squared distance to the centre of its cluster, and to the nearest other one.
+@dataclass(frozen=True, slots=True)
+class OfNumber:
+    """The silhouette of one number of clusters.
+
+    Attributes
+    ----------
+    k : int
+    estimate, low, high, shown
+        As `Judged` has them; `nothing` also where there are no centres for this number.
+    """
+
+    k: int
+    estimate: float | None
+    low: float | None
+    high: float | None
+    shown: Shown
+
+
+@dataclass(frozen=True, slots=True)
+class SilhouetteVector:
+    """The vector of the silhouettes of several numbers of clusters: 1/4 | s - 1/2 for each of them.
+
+    Attributes
+    ----------
+    numbers : tuple of int
+        The numbers of clusters, ascending.
+    """
+
+    numbers: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """How many numbers there are."""
+        return 1 + len(self.numbers)
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one record more or less moves the vector at most, in the L2 norm: sqrt(1/16 + K/4) for K numbers.
+
+        Notes
+        -----
+        Privacy: as for `QualityVector`, with centres of each number that all follow from earlier releases. The record
+        adds 1/4 to the number of records, and for each number of clusters s - 1/2 with s in [0, 1], at most 1/2 long,
+        also on the grid. A record on a centre of each number reaches it.
+        """
+        return math.sqrt(1.0 / 16.0 + len(self.numbers) / 4.0)
+
+    def outlook(self, noise: float, n_total: int) -> str:
+        """Say how exact the silhouettes would be, from public numbers alone."""
+        first, last = self.numbers[0], self.numbers[-1]
+        return f"silhouettes of {first} to {last} clusters, each within {NORMAL_TAIL * noise / n_total:.2g} (95 %)"
+
+    def add_up(self, raw_points: Floats, centers: Sequence[Floats | None], fraction_bits: int) -> NDArray[np.int64]:
+        """Add up over own records.
+
+        Parameters
+        ----------
+        raw_points : float64 array, shape (n, d)
+            Scaled to [-1, 1].
+        centers : sequence of float64 arrays, shapes (k, d)
+            Public, scaled, for each number; None where there are none: no record adds anything to it.
+        fraction_bits : int
+            q, at least 2.
+
+        Returns
+        -------
+        int64 array, shape (width,)
+            In units of 2^-q.
+        """
+        one = 1 << fraction_bits
+        sums = [
+            0 if found is None else _round(silhouettes(*two_nearest(raw_points, found)) - 0.5, one) for found in centers
+        ]
+        return np.array([len(raw_points) * (one // 4), *sums], dtype=np.int64)
+
+    def read(
+        self, noisy: Floats, centers: Sequence[Floats | None], *, noise: float, fraction_bits: int
+    ) -> tuple[OfNumber, ...]:
+        """Return what a noisy vector says; parameters as for `QualityVector.read`, and the centres of `add_up`.
+
+        Notes
+        -----
+        Privacy: post-processing.
+        """
+        number, rounding = (4.0 * float(noisy[0]), 4.0 * noise), 2.0 ** -(fraction_bits + 1)
+        graded, found = grade(noise, number[0]), []
+        for k, held, value in zip(self.numbers, centers, noisy[1:].tolist(), strict=True):
+            one = _moved(_ratio((value, noise), number), 1.0, 0.5, rounding)
+            judged = _judged("silhouette", one, (0.0, 1.0), "nothing" if held is None else graded)
+            found.append(OfNumber(k, judged.estimate, judged.low, judged.high, judged.shown))
+        return tuple(found)
+
+
+def tell_apart(curve: Sequence[OfNumber], chosen: int) -> str:
+    """Say in a sentence what silhouettes of several numbers of clusters support; never which number is right.
+
+    The silhouettes of two numbers count as different where their 95 % ranges do not meet: at most in 5 % of
+    comparisons by noise alone, for such ranges are wider than one of the difference.
+    """
+    own = next((one for one in curve if one.k == chosen and one.estimate is not None), None)
+    if own is None or own.low is None or own.high is None:
+        return f"The noise is too large to compare {chosen} clusters with other numbers."
+    others = [(one.k, one.low, one.high) for one in curve if one.k != chosen and one.low is not None]
+    more = [k for k, low, _ in others if low is not None and low > own.high]
+    less = [k for k, _, high in others if high is not None and high < own.low]
+    same = [k for k, _, _ in others if k not in (*more, *less)]
+    said = [
+        f"{words} with {', '.join(map(str, found))}"
+        for words, found in (("nearer", more), ("less near", less), ("about as near, as far as the noise shows,", same))
+        if found
+    ]
+    beside = f"; {'; '.join(said)} clusters" if said else ""
+    return (
+        f"With {chosen} clusters, which the run chose, records are nearer to their own centre than to the next one by "
+        f"{own.low:.2f} to {own.high:.2f} of the way{beside}. This does not say which number is right: the largest "
+        "silhouette often belongs to too few clusters."
+    )
+
+
+def quality_csv(judged: Iterable[Judged]) -> str:
+    """Return quality.csv: a line for each figure; empty cells where it would be noise."""
+    return "measure,estimate,low,high,shown\n" + "".join(f"{one.measure},{_cells(one)}\n" for one in judged)
+
+
+def silhouettes_csv(curve: Iterable[OfNumber], chosen: int) -> str:
+    """Return silhouettes.csv: a line for each number of clusters; empty cells where it would be noise."""
+    lines = "".join(f"{one.k},{_cells(one)},{int(one.k == chosen)}\n" for one in curve)
+    return "k,estimate,low,high,shown,chosen\n" + lines
+
+
+def _cells(one: Judged | OfNumber) -> str:
+    """Return number, range and what is shown, as the files have them."""
+    numbers = ("" if number is None else f"{number:.6g}" for number in (one.estimate, one.low, one.high))
+    return ",".join((*numbers, one.shown))
+
+
+def two_nearest(raw_points: Floats, centers: Floats) -> tuple[Floats, Floats]:
+    """Return each record's squared distance to the nearest centre, and to the next one.
 
     Parameters
     ----------
     raw_points : float64 array, shape (n, d)
     centers : float64 array, shape (k, d)
-    raw_labels : int64 array, shape (n,)
 
     Returns
     -------
     raw_own, raw_next : float64 array, shape (n,)
         `raw_next` is infinite with one centre.
     """
-    raw_own, raw_next = np.zeros(len(raw_points)), np.full(len(raw_points), np.inf)
-    for cluster, centre in enumerate(centers):
+    raw_own, raw_next = np.full(len(raw_points), np.inf), np.full(len(raw_points), np.inf)
+    for centre in centers:
         raw_squared = ((raw_points - centre) ** 2).sum(axis=1)
-        own = raw_labels == cluster
-        raw_own[own] = raw_squared[own]
-        np.minimum(raw_next, raw_squared, out=raw_next, where=~own)
+        np.minimum(raw_next, np.maximum(raw_own, raw_squared), out=raw_next)
+        np.minimum(raw_own, raw_squared, out=raw_own)
     return raw_own, raw_next
 
 
 def silhouettes(raw_own: Floats, raw_next: Floats) -> Floats:
-    """Return the simplified silhouettes 1 - sqrt(a / b), in [0, 1]; 0 where both distances are 0.
-
-    A record is in the cluster of its nearest centre, so a <= b, up to the grid on which the run compared them.
-    """
+    """Return the simplified silhouettes 1 - sqrt(a / b), in [0, 1]; 0 where both distances are 0."""
     apart = raw_next > 0.0
-    raw_parts = np.divide(raw_own, raw_next, out=np.ones_like(raw_own), where=apart)
-    found: Floats = 1.0 - np.sqrt(np.clip(raw_parts, 0.0, 1.0))
+    found: Floats = 1.0 - np.sqrt(np.divide(raw_own, raw_next, out=np.ones_like(raw_own), where=apart))
     return found
 
 

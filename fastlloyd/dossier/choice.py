@@ -150,15 +150,24 @@ def _by_rows(answers: Answers) -> Choice:
         others.append(Choice(protocol="feddp", ranks=ranks, values={**opened, "feddp": {"start": _PRIVATE}}))
     many = f"above {MOST_CLIENTS} clients: common masks, with aggregators; the operator knows the noise"
     notes = (*people, *notes, *((many,) if answers.parties > MOST_CLIENTS and not answers.colluding else ()))
-    notes = (*notes, *_guess(answers.k or 0))
+    notes = (*notes, *_guess(answers.k or 0), _JUDGED)
     return Choice(protocol="fastlloyd-plus", ranks=ranks, values=values, why=why, notes=notes, others=tuple(others))
 
 
 def _guess(k: int) -> tuple[str, ...]:
     """Describe how the run itself chooses the number of clusters, if it can."""
     most = 2 * k
-    known = f"if {k} is a guess: --k auto:{most} lets the run choose k, at the noise of {most} clusters"
+    known = (
+        f"if {k} is a guess: --k auto:{most} lets the run choose k, at the noise of {most} clusters; --k 2..{most} "
+        "shows silhouettes too"
+    )
     return (known,) if LEAST <= most <= MOST else ()
+
+
+_JUDGED = (
+    "if people will ask how good the clusters are: --quality releases it, with 5 % of the budget; `plan` says how "
+    "exactly"
+)
 
 
 def _by_columns(answers: Answers) -> Choice:

@@ -13,6 +13,7 @@ on generated mixtures, see docs/fastlloyd-plus.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -77,9 +78,7 @@ def merge(centers: Floats, noisy_counts: Floats, *, count_noise: float) -> Mergi
     -----
     Privacy: post-processing of releases.
     """
-    live = np.flatnonzero(noisy_counts > max(_LEAST_SIZE * count_noise, 1.0))
-    if not live.size:
-        live = np.array([noisy_counts.argmax()])
+    live = _live(noisy_counts, count_noise)
     pairs, steps = _merge_all(centers[live], np.maximum(noisy_counts[live], 1.0))
     costs = np.zeros(len(centers))
     # The merge from j + 1 clusters to j is the one at place live - 1 - j.
@@ -87,6 +86,29 @@ def merge(centers: Floats, noisy_counts: Floats, *, count_noise: float) -> Mergi
         costs[j - 1] = costs[j] + steps[len(live) - 1 - j]
     chosen, step = _choose(steps, float(costs[0]))
     return Merging(_groups(live.tolist(), pairs[: len(live) - chosen]), costs, step)
+
+
+def merge_each(
+    centers: Floats, noisy_counts: Floats, numbers: Sequence[int], *, count_noise: float
+) -> list[tuple[tuple[int, ...], ...] | None]:
+    """Merge clusters to each of several numbers, as `merge` does on its way; None where there are not enough clusters.
+
+    Parameters
+    ----------
+    centers : float64 array, shape (k, d)
+    noisy_counts : float64 array, shape (k,)
+    numbers : sequence of int
+        1 or more.
+    count_noise : float
+
+    Notes
+    -----
+    Privacy: post-processing of releases.
+    """
+    live = _live(noisy_counts, count_noise)
+    pairs = _merge_all(centers[live], np.maximum(noisy_counts[live], 1.0))[0]
+    places, most = live.tolist(), len(live)
+    return [None if k > most else _groups(places, pairs[: most - k]) for k in numbers]
 
 
 def merge_to(centers: Floats, counts: Floats, k: int) -> tuple[tuple[int, ...], ...]:
@@ -111,6 +133,12 @@ def merge_to(centers: Floats, counts: Floats, k: int) -> tuple[tuple[int, ...], 
 def gather(values: NDArray[np.float64], groups: tuple[tuple[int, ...], ...]) -> NDArray[np.float64]:
     """Add up the rows of `values`, shape (k,) or (k, d), group by group, in order."""
     return np.stack([np.cumsum(values[list(group)], axis=0)[-1] for group in groups])
+
+
+def _live(noisy_counts: Floats, count_noise: float) -> NDArray[np.int64]:
+    """Return the clusters that are more than noise, at least one."""
+    live = np.flatnonzero(noisy_counts > max(_LEAST_SIZE * count_noise, 1.0))
+    return live if live.size else np.array([noisy_counts.argmax()])
 
 
 def _groups(places: list[int], pairs: list[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:

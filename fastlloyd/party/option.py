@@ -73,6 +73,8 @@ class Option:
     path : bool or callable
         Whether a text is the path of a file or folder, or a function that decides it. In a run file a path is relative
         to that file.
+    bare : object
+        The value of the flag alone, without one; None: it needs a value.
     hidden : bool
         Whether no help shows it, because only a command sets it.
     name : str
@@ -97,6 +99,7 @@ class Option:
     shared: bool = False
     common: bool = False
     path: bool | Callable[[str], bool] = False
+    bare: object = None
     hidden: bool = False
     name: str = ""
     owner: str = ""

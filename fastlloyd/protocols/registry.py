@@ -65,6 +65,8 @@ class Row:
         Whether all that have its result know the sizes of the clusters, noisy or exact (`--min-size`).
     finds_bounds : bool
         Whether it releases bounds: it makes no clusters, and needs no bounds but a box in which all values lie.
+    judges : bool
+        Whether it has a last round on the quality of the clusters (`--quality`).
     unused : tuple of str
         Options of a run that mean nothing in it, as `RunConfig` names them: whoever gives one is refused.
     results : int
@@ -84,6 +86,7 @@ class Row:
     workers: bool = False
     sizes: bool = False
     finds_bounds: bool = False
+    judges: bool = False
     unused: tuple[str, ...] = ()
     results: int = 1
 
@@ -99,6 +102,7 @@ ROWS = (
         "FastLloyd: masked sums, noise in each round",
         streams=True,
         sizes=True,
+        judges=True,
     ),
     Row(
         "fastlloyd-plus",
@@ -108,6 +112,7 @@ ROWS = (
         chooses_k=True,
         streams=True,
         sizes=True,
+        judges=True,
     ),
     Row(
         "glloyd",
@@ -116,6 +121,7 @@ ROWS = (
         "Gaussian noise on plain sums and counts, a baseline",
         streams=True,
         sizes=True,
+        judges=True,
     ),
     Row(
         "sulloyd",

@@ -41,8 +41,9 @@ def _in_file(text: str) -> bool:
 class RunConfig:
     """Everything a user may set for one run: each option with its default, its help and what fits (`Option`).
 
-    Two fields are no options, for other code sets them: `settings` holds the table of each protocol, by its name, and
-    `choose_k` says that the protocol chooses the number of clusters, at most `k`, as 'auto:KMAX' asks for.
+    Three fields are no options, for other code sets them: `settings` holds the table of each protocol, by its name;
+    `choose_k` says that the protocol chooses the number of clusters, at most `k`, as 'auto:KMAX' asks for; `least_k` is
+    2 with '2..KMAX', which asks for the silhouettes of these numbers as well, and 0 without.
     """
 
     protocol: str = option(DEFAULT, "default %(default)s", "", "NAME", public=True, common=True)
@@ -121,16 +122,29 @@ class RunConfig:
     # None only where a default data set brings its own.
     k: int | None = option(
         None,
-        f"number of clusters; auto:KMAX lets {', '.join(row.name for row in ROWS if row.chooses_k)} choose",
+        f"number of clusters; auto:KMAX lets {', '.join(row.name for row in ROWS if row.chooses_k)} choose, 2..KMAX "
+        "shows silhouettes too",
         TASK,
         "K",
-        words=("auto:KMAX",),
+        words=("auto:KMAX", "2..KMAX"),
         least=1,
         most=10_000,
         public=True,
         common=True,
     )
     choose_k: bool = False
+    least_k: int = 0
+    quality: float = option(
+        0.0,
+        f"{', '.join(row.name for row in ROWS if row.judges)}: share of the budget for how good the clusters are, with "
+        "ranges (default none; 0.05 without a number)",
+        TASK,
+        "SHARE",
+        least=0,
+        most=0.5,
+        public=True,
+        bare=0.05,
+    )
     server_data: str | None = option(
         None,
         f"{', '.join(row.name for row in ROWS if row.server_data)}: records that the server may use and the clients "
@@ -304,6 +318,13 @@ class RunConfig:
             raise ConfigError(
                 f"--k {AUTO_K}{self.k}: {self.protocol} does not choose the number of clusters; give --k a number, or "
                 f"take a --protocol that does ({able})"
+            )
+        if (self.quality or self.least_k) and not self.row.judges:
+            flag = f"--k {self.least_k}..{self.k}" if self.least_k else "--quality"
+            able = ", ".join(row.name for row in ROWS if row.judges)
+            raise ConfigError(
+                f"{flag}: {self.protocol} has no round for the quality of its clusters; leave it out and run "
+                f"`fastlloyd describe --quality` afterwards, or take a --protocol that has one ({able})"
             )
         for unused in self.row.unused:
             if getattr(self, unused) != type(self).__dataclass_fields__[unused].default:
@@ -491,4 +512,4 @@ def read_bytes(text: str) -> int:
 def public_part(config: RunConfig) -> dict[str, Any]:
     """Return the plain values that must be equal at all parties."""
     public = {name: getattr(config, name) for name, entry in OPTIONS.items() if entry.public}
-    return {**public, "choose_k": config.choose_k, "settings": config.own_settings}
+    return {**public, "choose_k": config.choose_k, "least_k": config.least_k, "settings": config.own_settings}

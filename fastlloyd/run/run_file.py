@@ -21,7 +21,7 @@ from fastlloyd.protocols.registry import knows, names
 from fastlloyd.run.config import AUTO_K, OPTIONS, VERTICAL, RunConfig
 from fastlloyd.wire.toml import read_toml
 
-_AUTO_NUMBER = re.compile("auto:[0-9]{1,9}")
+_AUTO_NUMBER = re.compile(r"(?:auto:|([0-9]{1,9})\.\.)([0-9]{1,9})")
 
 
 def load_config(
@@ -175,18 +175,20 @@ def has_table(name: str) -> bool:
 
 
 def read_k(value: Any) -> dict[str, Any]:
-    """Return `k` and `choose_k` of a configuration: a whole number, or 'auto:KMAX' for at most KMAX.
+    """Return `k`, `choose_k` and `least_k`: from a whole number, 'auto:KMAX' for at most KMAX, or '2..KMAX'.
 
     Raises
     ------
     ConfigError
         Neither.
     """
-    choose = isinstance(value, str) and _AUTO_NUMBER.fullmatch(value) is not None
-    k = int(value.removeprefix(AUTO_K)) if choose else value
-    if isinstance(k, str):
+    match = _AUTO_NUMBER.fullmatch(value) if isinstance(value, str) else None
+    if isinstance(value, str) and match is None:
         raise OPTIONS["k"].wrong(value)
-    return {"k": OPTIONS["k"].read(k), "choose_k": choose}
+    k, least = (value, 0) if match is None else (int(match[2]), int(match[1] or 0))
+    if match is not None and match[1] is not None and not 2 <= least < k:
+        raise OPTIONS["k"].wrong(value, "a range of numbers of clusters from 2 on, such as 2..8")
+    return {"k": OPTIONS["k"].read(k), "choose_k": match is not None, "least_k": least}
 
 
 def to_toml(config: RunConfig, folder: str | Path | None = None, *, only: Collection[str] = OPTIONS.keys()) -> str:
@@ -210,7 +212,7 @@ def to_toml(config: RunConfig, folder: str | Path | None = None, *, only: Collec
         if value is None and AUTO not in entry.words:
             continue
         if name == "k" and config.choose_k:
-            value = f"{AUTO_K}{value}"
+            value = f"{config.least_k}..{value}" if config.least_k else f"{AUTO_K}{value}"
         lines.append(f"{name} = {toml_value(AUTO if value is None else value)}")
     for protocol, table in sorted(config.settings.items()):
         lines += ["", f"[{protocol}]"]

@@ -134,6 +134,8 @@ def agreed(session: Session) -> dict[str, Any]:
             "min_size": 0,
             "unit": None,
             "per_unit": "mean",
+            "quality": 0.0,
+            "least_k": 0,
         },
         **{"protocol": "fastlloyd", "k": 3, "choose_k": False, "epsilon": 20.0, "rounds": 3, "seed": 0},
         **{"masking": "threshold", "ring_bits": 32, "min_clients": 3, "known_shares": 1, "colluding": 0},
@@ -142,7 +144,7 @@ def agreed(session: Session) -> dict[str, Any]:
         "public": {
             **{"protocol": "fastlloyd", "clients": M, "min_clients": 3, "k": 3, "choose_k": False, "n_total": 150},
             **{"epsilon": 20.0, "delta": None, "rounds": 3, "seed": 0, "ring_bits": 32, "settings": {}},
-            **{"masking": "threshold", "known_shares": 1, "colluding": 0},
+            **{"masking": "threshold", "known_shares": 1, "colluding": 0, "quality": 0.0, "least_k": 0},
         },
         "caps": [30] * M,
         "categories": [],

@@ -158,6 +158,8 @@ def add_flag(group: argparse._ActionsContainer, option: Option) -> argparse.Acti
         kind = argparse.BooleanOptionalAction if option.optional else "store_true"
         return group.add_argument(option.flag, action=kind, default=None, **quiet)
     read = functools.partial(read_flag, option)
+    if option.bare is not None:
+        quiet |= {"nargs": "?", "const": option.bare}
     return group.add_argument(option.flag, type=read, choices=option.choices or None, metavar=option.metavar, **quiet)
 
 
@@ -298,8 +300,9 @@ def read_tables(pairs: Sequence[str], protocol: str) -> dict[str, dict[str, Any]
 
 
 def read_flag(option: Option, text: str) -> Any:
-    """Read the value of a flag in the form that run files have; words such as 'auto' stay unchanged."""
-    if text.startswith(tuple(word.partition(":")[0] for word in option.words)):
+    """Read the value of a flag in the form that run files have; words such as 'auto' and '2..8' stay unchanged."""
+    words = tuple(word.partition(":")[0] for word in option.words)
+    if text.startswith(words) or (".." in text and any(".." in word for word in words)):
         return text
     try:
         return _READERS[option.kind](text)

@@ -22,7 +22,7 @@ from fastlloyd.describe.coding import Layout
 from fastlloyd.describe.columns import DescribedColumn, columns_from_json, count_bins
 from fastlloyd.describe.difference import compare
 from fastlloyd.describe.estimates import Shown, describable_from, describe, grade, make_consistent
-from fastlloyd.describe.quality import Judged, QualityVector
+from fastlloyd.describe.quality import Judged, QualityVector, quality_csv
 from fastlloyd.errors import ConfigError, format_count
 from fastlloyd.party.option import option
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
@@ -37,7 +37,6 @@ from fastlloyd.protocols.describe.rounds import (
     add_up,
     add_up_quality,
     profile_csv,
-    quality_csv,
 )
 from fastlloyd.report.display import csv_cell
 from fastlloyd.report.outlook import PlanLine, Verdict
@@ -166,7 +165,7 @@ class Describe(MaskedSums):
             found.append(Part(PART, (k, layout.width), layout.sensitivity, 1.0 - chosen.quality))
         if chosen.quality:
             vector = QualityVector(k, d)
-            found.append(Part(QUALITY, (vector.WIDTH,), vector.sensitivity, chosen.quality))
+            found.append(Part(QUALITY, (vector.width,), vector.sensitivity, chosen.quality))
         return tuple(found)
 
     def unit_bits(self, plan: SumsPlan) -> int:

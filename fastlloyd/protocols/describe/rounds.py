@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fastlloyd.describe.coding import CodedRecords, Layout
 from fastlloyd.describe.difference import Difference, Key
 from fastlloyd.describe.estimates import Described
-from fastlloyd.describe.quality import Judged, QualityVector
+from fastlloyd.describe.quality import QualityVector
 
 PART = "descriptions"
 """Name of the release that describes clusters by columns."""
@@ -63,15 +63,7 @@ def add_up(layout: Layout, records: LabelledRecords, k: int, fraction_bits: int)
 def add_up_quality(vector: QualityVector, records: LabelledRecords, fraction_bits: int) -> NDArray[np.int64]:
     """Return what this client's records add to the quality, shape (5,); `QualityVector` proves its sensitivity."""
     # FastLloyd, §5.3.4, as above.
-    return vector.add_up(records.raw_points, records.centers, records.raw_labels, records.middle, fraction_bits)
-
-
-def quality_csv(judged: Iterable[Judged]) -> str:
-    """Return quality.csv: a line for each figure; empty cells where it would be noise."""
-    lines = [
-        f"{one.measure},{','.join(map(_number, (one.estimate, one.low, one.high)))},{one.shown}\n" for one in judged
-    ]
-    return "".join(["measure,estimate,low,high,shown\n", *lines])
+    return vector.add_up(records.raw_points, records.centers, records.middle, fraction_bits)
 
 
 def profile_csv(

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.describe.quality import Judged, OfNumber
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.lifecycle.masked_sums import GlobalMsa
@@ -20,7 +21,17 @@ from fastlloyd.lifecycle.rounds import Draw, StoredRounds
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.fastlloyd.rounds import Centers, Chosen, choose_k, first_centers, local_update, post_process
+from fastlloyd.protocols.fastlloyd.rounds import (
+    Centers,
+    Chosen,
+    asked,
+    choose_k,
+    first_centers,
+    local_update,
+    post_process,
+    quality_update,
+    read_quality,
+)
 from fastlloyd.wire.header import PartyId
 
 
@@ -44,6 +55,8 @@ class ClientResult:
         Per round: all noise over the noise that counts.
     chosen : Chosen or None
         The remaining clusters of `centers` if the clients choose k; None if k was given.
+    quality : tuple
+        What the last round says of the clusters, or of each number of clusters; empty if there is no such round.
     """
 
     centers: Centers
@@ -53,6 +66,7 @@ class ClientResult:
     silent: tuple[tuple[PartyId, ...], ...]
     noise: tuple[float, ...]
     chosen: Chosen | None = None
+    quality: tuple[Judged, ...] | tuple[OfNumber, ...] = ()
 
 
 def client(
@@ -96,7 +110,7 @@ def client(
     centers = first_centers(plan, start)  # line 3: Initialization(seed)
     included: list[tuple[PartyId, ...]] = []
     path, noise, played = [centers.exact], [], plan
-    for t in range(len(plan.rounds)):  # line 4
+    for t in range(plan.moving):  # line 4
         # "Assignment Step" and "Local Update", lines 5 to 13: R and C in one vector, computed when it is sent.
         update = partial(local_update, raw_points, centers, plan, t)
         # "Global Update", lines 14 to 16: GlobalMSA once for both.
@@ -110,5 +124,22 @@ def client(
         path.append(centers.exact)
         yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(among)})
     chosen = choose_k(played, centers)
+    quality: tuple[Judged, ...] | tuple[OfNumber, ...] = ()
+    if (question := asked(played, centers, chosen)) is not None:  # not in the paper: how good the clusters are
+        t = plan.moving
+        noisy, among = yield from global_msa.add_up(t, partial(quality_update, raw_points, question, plan))
+        noise.append(plan.noise_with(len(among), len(global_msa.silent[t])))
+        quality = read_quality(noisy, question, plan.played(noise) if plan.masking == "threshold" else plan)
+        included.append(among)
+        yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(among)})
     labels = assign(raw_points, centers.grid if chosen is None else chosen.grid)
-    return ClientResult(centers, labels, tuple(included), tuple(path), tuple(global_msa.silent), tuple(noise), chosen)
+    return ClientResult(
+        centers,
+        labels,
+        tuple(included),
+        tuple(path),
+        tuple(global_msa.silent),
+        tuple(noise),
+        chosen,
+        quality,
+    )

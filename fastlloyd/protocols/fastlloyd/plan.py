@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
+from fastlloyd.describe.quality import QualityVector, SilhouetteVector
 from fastlloyd.errors import RangeError
 from fastlloyd.kmeans.update import FREE_LIMIT
 from fastlloyd.masking.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, MIN_FRACTION_BITS, choose_fraction_bits
@@ -61,6 +62,8 @@ class RoundPlan:
     cells : int
         0: the round asks for clusters * d sums and one count per cluster. Otherwise the number of counts of a
         histogram, which has no sums, no radius and no `sum_scale`.
+    numbers : int
+        0, or how many numbers the last round asks for that says how good the clusters are; it has none of the above.
     """
 
     radius: Annotated[int, Within(1, MOST_INTEGER)] | None
@@ -68,6 +71,7 @@ class RoundPlan:
     count_scale: Amount
     clusters: Annotated[int, Within(1, MOST_INTEGER)]
     cells: Annotated[int, Within(0, MOST_CELLS)]
+    numbers: Annotated[int, Within(0, MOST_INTEGER)] = 0
 
 
 class Outline:
@@ -81,7 +85,7 @@ class Outline:
     sigma : float
         Noise multiplier of the whole run (1/sigma-GDP).
     count : int
-        Rounds.
+        Rounds that move centres; one on the quality of the clusters may follow them.
     """
 
     def __init__(self, public: PublicParameters, settings: Settings, *, d: int, sigma: float, count: int) -> None:
@@ -89,8 +93,12 @@ class Outline:
         self.settings = settings
         self._d = d
         self._count = count
-        self.plus = self._make_plus(sigma)
-        self._multipliers = self._split(sigma)
+        self.asks = asked_quality(public, d)
+        moving = sigma if self.asks is None else sigma / math.sqrt(1.0 - public.quality)
+        self.plus = self._make_plus(moving)
+        self._multipliers = self._split(moving)
+        if self.asks is not None:
+            self._multipliers.append((0.0, sigma / math.sqrt(public.quality) * self.asks.sensitivity))
 
     @property
     def relative(self) -> bool:
@@ -106,16 +114,25 @@ class Outline:
         """Return the number of cells of round t's histogram; 0 for a round of sums and counts."""
         return 0 if t or self.plus is None or not self.plus.cells else self.plus.cells**self._d
 
+    @property
+    def rounds(self) -> int:
+        """The number of all rounds."""
+        return len(self._multipliers)
+
+    def numbers(self, t: int) -> int:
+        """Return how many numbers round t asks for on the quality of the clusters; 0 where it moves centres."""
+        return 0 if t < self._count or self.asks is None else self.asks.width
+
     def clusters(self, t: int) -> int:
         """Return the number of clusters of round t."""
-        return self._public.k if self.plus is None else self.plus.stage(t)[0].clusters
+        return self._public.k if self.plus is None or self.numbers(t) else self.plus.stage(t)[0].clusters
 
     def radius(self, t: int) -> float | None:
         """Return round t's radius, scaled domain.
 
         For fastlloyd-plus the largest possible, and none for a survey or a histogram.
         """
-        if not self.relative or self._is_survey(t) or self.cells(t):
+        if not self.relative or self._is_survey(t) or self.cells(t) or self.numbers(t):
             return None
         if self.plus is not None:
             return self.plus.nominal_radius(t, self._d)
@@ -132,6 +149,7 @@ class Outline:
             count_scale=counts * factor * grid,
             clusters=self.clusters(t),
             cells=self.cells(t),
+            numbers=self.numbers(t),
         )
 
     def fraction_bits(self) -> int:
@@ -146,7 +164,7 @@ class Outline:
         # The tail of m Polya shares is that of m - t shares times a polynomial: m / (m - t) times the tail covers it.
         laplace = NORM_OF.get(public.mechanism) == "l1"
         factor = LAPLACE_TAIL * public.most_noise**2 if laplace else GAUSSIAN_TAIL * public.most_noise
-        radii = [self.radius(t) for t in range(self._count)]
+        radii = [self.radius(t) for t in range(self.rounds)]
         widest = max((radius for radius in radii if radius is not None), default=None)
         # What a record adds to a coordinate: itself (1), or a vector from its centre (2); fastlloyd-plus multiplies it.
         largest = 1.0 if widest is None else max(1.0, widest if free else min(widest, 2.0))
@@ -169,8 +187,8 @@ class Outline:
         return max(sums * moved, counts)
 
     def _moved(self, t: int, radius: int | None, bits: int) -> float:
-        """Return round t's sensitivity of the sums in grid units; 0 for a histogram, which has none."""
-        if self.cells(t):
+        """Return round t's sensitivity of the sums in grid units; 0 where it has none."""
+        if self.cells(t) or self.numbers(t):
             return 0.0
         if self._is_survey(t):
             return survey_sensitivity(self._public.k, self._d, bits)
@@ -231,17 +249,23 @@ class Plan(AgreedTerms, RoundsPlan):
     rounds: Annotated[tuple[RoundPlan, ...], Within(1, MAX_ROUNDS)]
     plus: PlusPlan | None = None
 
+    @property
+    def moving(self) -> int:
+        """How many rounds move centres: all, or all but the last one, which asks how good the clusters are."""
+        return len(self.rounds) - (self.rounds[-1].numbers > 0)
+
     def is_survey(self, t: int) -> bool:
         """Return whether round t is a survey of all records together (fastlloyd-plus)."""
         return t == 0 and self.plus is not None and self.plus.survey
 
     def lengths(self, t: int) -> tuple[int, int]:
-        """Return the numbers of sums and of counts in round t's vector: k d and k, or 0 and all cells."""
-        cells, clusters = self.rounds[t].cells, self.rounds[t].clusters
-        return (0, cells) if cells else (clusters * self.d, clusters)
+        """Return the numbers of sums and of counts in round t's vector: k d and k, or 0 and all others."""
+        planned = self.rounds[t]
+        others = planned.cells or planned.numbers
+        return (0, others) if others else (planned.clusters * self.d, planned.clusters)
 
     def elements(self, t: int) -> int:
-        """Return the ring elements of a message in round t: k (d + 1), or the cells of a histogram."""
+        """Return the ring elements of a message in round t: k (d + 1), the cells of a histogram, or the quality."""
         return sum(self.lengths(t))
 
     @property
@@ -276,7 +300,8 @@ class Plan(AgreedTerms, RoundsPlan):
         Privacy: one record enters one cluster, so it moves one row of the sums and one count
         (`kmeans.assign.accumulate`); the k clusters together are one release of the stated sensitivity. A survey's
         record moves two rows, by no more than that together (`plus_plan.survey_sensitivity`). In a histogram it enters
-        one cell, so it moves one count by 2^q: the sensitivity of the vector of all counts, in L1 and in L2.
+        one cell, so it moves one count by 2^q: the sensitivity of the vector of all counts, in L1 and in L2. The vector
+        of the quality states its own (`describe.quality`); the centres that it is about follow from earlier rounds.
         """
         planned = self.rounds[t]
         grid = float(1 << self.fraction_bits)
@@ -284,6 +309,8 @@ class Plan(AgreedTerms, RoundsPlan):
         counts = partial(release, sensitivity=grid, noise_scale=planned.count_scale)
         if planned.cells:
             return (counts(name="histogram"),)
+        if planned.numbers and (asks := asked_quality(self, self.d)) is not None:
+            return (release(name="quality", sensitivity=asks.sensitivity * grid, noise_scale=planned.count_scale),)
         if self.is_survey(t):
             name, sensitivity = "sums and squares", survey_sensitivity(self.k, self.d, self.fraction_bits)
         else:
@@ -346,7 +373,7 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
             relative=outline.relative,
             clip=outline.clip,
             domain=settings.domain,
-            rounds=tuple(outline.round_plan(t, bits, factor) for t in range(count)),
+            rounds=tuple(outline.round_plan(t, bits, factor) for t in range(outline.rounds)),
             plus=outline.plus,
         )
 
@@ -371,12 +398,15 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
         server is at fault.
     """
     plan.compare({**same_named(Plan, public), "d": d, "names": names})
-    if public.rounds is not None and len(plan.rounds) != public.rounds:
-        raise ValueError(f"the plan has {len(plan.rounds)} rounds, expected {public.rounds}")
+    asks = asked_quality(public, d) is not None
+    moving = len(plan.rounds) - asks
+    if moving < 1 or (public.rounds is not None and moving != public.rounds):
+        expected = "2 or more" if public.rounds is None else str(public.rounds + asks)
+        raise ValueError(f"the plan has {len(plan.rounds)} rounds, expected {expected}")
     check_delta(plan.delta, _allowed_delta(public))
     settings = settings_from(public.protocol, public.settings)
     sigma = _sigma(public, _allowed_delta(public))
-    outline = Outline(public, settings, d=d, sigma=sigma, count=len(plan.rounds))
+    outline = Outline(public, settings, d=d, sigma=sigma, count=moving)
     _check_ranges(plan, outline)
     _check_noise(plan, outline)
     return check_epsilon(plan.all_releases, plan.delta, most=public.epsilon, private=plan.private)
@@ -411,9 +441,11 @@ def _check_ranges(plan: Plan, outline: Outline) -> None:
     for t, planned in enumerate(plan.rounds):
         if planned.cells != (cells := outline.cells(t)):
             raise ValueError(f"the plan has {planned.cells} cells in round {t}, expected {cells}")
+        if planned.numbers != (numbers := outline.numbers(t)):
+            raise ValueError(f"the plan asks for {planned.numbers} numbers on quality in round {t}, expected {numbers}")
         if planned.clusters != (clusters := outline.clusters(t)):
             raise ValueError(f"the plan has {planned.clusters} clusters in round {t}, expected {clusters}")
-        if cells and planned.sum_scale:
+        if (cells or numbers) and planned.sum_scale:
             raise ValueError(f"the plan has noise on sums in round {t}, expected none: it has no sums")
         radius = outline.radius(t)
         if radius is None and planned.radius is None:
@@ -446,6 +478,18 @@ def _check_noise(plan: Plan, outline: Outline) -> None:
                 f"the plan has noise {planned.sum_scale:.6g} on sums and {planned.count_scale:.6g} on counts in round "
                 f"{t}, expected at most {most.sum_scale:.6g} and {most.count_scale:.6g}, which its epsilon asks for"
             )
+
+
+def asked_quality(public: AgreedTerms, d: int) -> QualityVector | SilhouetteVector | None:
+    """Return the vector of the last round, which says how good the clusters are; None where there is no such round.
+
+    Its bound on distances is that of k clusters, or of the number that the clients choose (`rounds.asked`).
+    """
+    if not public.quality:
+        return None
+    if public.least_k:
+        return SilhouetteVector(tuple(range(public.least_k, public.k + 1)))
+    return QualityVector(public.k, d)
 
 
 def _sigma(public: PublicParameters, delta: float) -> float:

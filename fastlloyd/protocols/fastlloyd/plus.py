@@ -221,7 +221,7 @@ def advance(
     counts, count_variance = _weigh_counts(noisy_counts, count_noise, state, plan, plan.plus.age(t))
     divisor = _divisor(counts, state.records / stage.clusters)
     step = noisy_sums / float(multiple) / divisor[:, None]
-    if plan.plus.cells and plan.plus.shorten and t >= len(plan.rounds) - _REST_ROUNDS:
+    if plan.plus.cells and plan.plus.shorten and t >= plan.moving - _REST_ROUNDS:
         step = step + left_out(centers, divisor, reach / float(1 << plan.fraction_bits), state, plan)
     doubt = (sum_noise / float(multiple) / divisor) ** 2
     expected = _expected_square(state, plan, t)
@@ -232,7 +232,7 @@ def advance(
     quiet = _GRID_QUIET_ROUNDS if plan.plus.cells else _QUIET_ROUNDS
     if plan.plus.swap and stage.clusters > 2 and begin == plan.plus.first and t < end - quiet:
         found = _swap(found, state, plan, t)
-    elif t + 1 == end < len(plan.rounds):
+    elif t + 1 == end < plan.moving:
         found = narrow(found, plan.rounds[end].clusters)
     return found.centers, replace(
         state, counts=found.counts, count_variance=found.count_variance, variance=found.variance
@@ -247,7 +247,7 @@ def last_doubt(plan: Plan, state: State) -> tuple[Floats, Floats, int]:
     state : State
         After the last round.
     """
-    last = len(plan.rounds) - 1
+    last = plan.moving - 1
     multiple = radius(state, plan, last)[1]
     divisor = _divisor(state.counts, state.records / plan.k)
     return (plan.noise_deviations(last)[0] / float(multiple) / divisor) ** 2, divisor, multiple
@@ -262,12 +262,12 @@ def expected_deviation(plan: Plan) -> float:
     if plan.plus is None:
         raise ValueError("this plan is not one of fastlloyd-plus")
     state, known = first_state(plan, given=False), expected_variance(plan) if plan.plus.cells else 0.0
-    for t in range(plan.plus.first, len(plan.rounds)):
+    for t in range(plan.plus.first, plan.moving):
         multiple = radius(state, plan, t)[1]
         doubt = _square(plan.noise_deviations(t)[0] / float(multiple) / (plan.n_total / plan.rounds[t].clusters))
         before = known + _expected_square(state, plan, t)
         known = before * doubt / (before + doubt) if plan.plus.shrink else doubt
-        if t + 1 < len(plan.rounds):  # merging takes the mean of several
+        if t + 1 < plan.moving:  # merging takes the mean of several
             known *= plan.rounds[t + 1].clusters / plan.rounds[t].clusters
     return math.sqrt(known)
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.describe.quality import Judged, OfNumber, quality_csv, silhouettes_csv
 from fastlloyd.errors import format_count
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.update import movements
@@ -24,10 +25,10 @@ from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party
 from fastlloyd.protocol.masked import Masked, masked_flow, masked_sights, name_rounds
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
-from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
+from fastlloyd.protocols.fastlloyd.plan import Plan, asked_quality, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.quality import expect, noise_of
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_parts, first_centers
-from fastlloyd.protocols.fastlloyd.settings import MECHANISMS, PLUS, PublicParameters, Settings
+from fastlloyd.protocols.fastlloyd.settings import MECHANISMS, PLUS, QUALITY_SHARE, PublicParameters, Settings
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.outlook import Expected, PlanLine
 from fastlloyd.report.sight import Flow, Sights
@@ -70,6 +71,13 @@ class FastLloydFamily(Masked[Plan]):
         """Check the server's plan against a client's own configuration."""
         return check_plan(plan, public, d=len(names), names=names)
 
+    def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
+        """Return the public parameters of a run; a range of k sets a share aside for the silhouettes."""
+        if config.least_k and not config.quality:
+            config = replace(config, quality=QUALITY_SHARE)
+        public: PublicParameters = super().public_parameters(config, clients, n_total, k)
+        return public
+
     def delta(self, config: RunConfig, n_total: int) -> float | None:
         """Return the delta that a run may have; None for the default, and without Gaussian noise."""
         return super().delta(config, n_total) if MECHANISMS[config.protocol] == "gaussian" else None
@@ -106,8 +114,9 @@ class FastLloydFamily(Masked[Plan]):
             sizes=left.noisy_counts,
             silent=end.silent,
             noise=noise_of(plan.played(end.noise), end.centers, chosen),
-            movement=movements(end.path) if plan.private else None,
+            movement=[*movements(end.path), *[None] * (len(plan.rounds) - plan.moving)] if plan.private else None,
             costs=None if chosen is None else chosen.merging.costs,
+            extra=_files(end, len(left.exact)),
         )
 
     def privacy_unit(self, config: RunConfig) -> str | None:
@@ -139,6 +148,9 @@ class FastLloydFamily(Masked[Plan]):
         if plan.choose_k:
             noise = f"the noise of all rounds is that of {format_count(plan.k, 'cluster')}"
             lines.append(PlanLine("k", f"the clients choose it from the last centres; {noise}"))
+        if (asks := asked_quality(plan, plan.d)) is not None:
+            said = asks.outlook(plan.noise_deviations(plan.moving)[1], plan.n_total)
+            lines.append(PlanLine("quality", f"{said}; it has {100.0 * plan.quality:.3g} % of 1/sigma^2"))
         return lines
 
     def noise_lines(self, plan: Plan) -> list[PlanLine]:
@@ -158,7 +170,7 @@ class FastLloydFamily(Masked[Plan]):
         """Return who sees what, the network left out."""
         private = protocol != "lloyd"
         sums = f"{'noisy' if private else 'exact'} sums and counts of each cluster in each round, hence the centroids"
-        learns = sums + (_beginning(parameters) if protocol == PLUS else "")
+        learns = sums + (_beginning(parameters) if protocol == PLUS else "") + _ending(parameters)
         published = "the exact counts of the last round, if the server kept the noise that it drew; perhaps exact sums"
         return masked_sights(parameters, sums=sums, learns=learns, published=published, private=private)
 
@@ -181,6 +193,22 @@ def _beginning(parameters: Mapping[str, Any]) -> str:
     return said
 
 
+def _ending(parameters: Mapping[str, Any]) -> str:
+    """Return what the last round shows on the quality of the clusters."""
+    if not parameters.get("quality"):
+        return ""
+    several = "the silhouettes of several numbers of clusters" if parameters.get("least_k") else "how good they are"
+    return f"; at the end noisy sums over all records, hence {several}"
+
+
+def _files(end: ClientResult, chosen: int) -> dict[str, str]:
+    """Return the files on the quality of the clusters."""
+    judged = [one for one in end.quality if isinstance(one, Judged)]
+    curve = [one for one in end.quality if isinstance(one, OfNumber)]
+    files = {"quality.csv": quality_csv(judged)} if judged else {}
+    return {**files, **({"silhouettes.csv": silhouettes_csv(curve, chosen)} if curve else {})}
+
+
 def round_lines(plan: Plan) -> list[PlanLine]:
     """Describe what each round asks for, and all noise on it; consecutive equal rounds share a line."""
     lines = []
@@ -196,6 +224,8 @@ def _round_words(plan: Plan, t: int) -> str:
     sums, counts = planned.sum_scale * plan.all_noise / grid, planned.count_scale * plan.all_noise / grid
     if planned.cells:
         return f"histogram of {format_count(planned.cells, 'cell')}, noise on a count {counts:.3g}"
+    if planned.numbers:
+        return f"{format_count(planned.numbers, 'number')} on the quality of the clusters, noise on each {counts:.3g}"
     largest = "at most " if plan.plus is not None else ""
     radius = "" if planned.radius is None else f"radius {largest}{planned.radius / grid:.3g}, "
     if planned.clusters != plan.k:

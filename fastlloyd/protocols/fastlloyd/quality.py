@@ -42,7 +42,7 @@ def expect(plan: Plan) -> Expected:
     """Return the noise to expect on an average centre, from public numbers alone."""
     if plan.plus is not None:
         return Expected(centre_noise=expected_deviation(plan) / 2.0, k=plan.k, d=plan.d)
-    sums, counts = plan.noise_deviations(len(plan.rounds) - 1)
+    sums, counts = plan.noise_deviations(plan.moving - 1)
     share = plan.n_total / plan.k
     return expect_mean(sums=sums, counts=counts, share=share, k=plan.k, d=plan.d, relative=plan.relative)
 
@@ -53,7 +53,7 @@ def noise_of(plan: Plan, centers: Centers, chosen: Chosen | None = None) -> Resu
         return EXACT
     if centers.released is None:
         return UNKNOWN
-    last, grid = len(plan.rounds) - 1, float(1 << plan.fraction_bits)
+    last, grid = plan.moving - 1, float(1 << plan.fraction_bits)
     sums, counts = plan.noise_deviations(last)
     tail = LAPLACE_TAIL if NORM_OF[plan.mechanism] == "l1" else NORMAL_TAIL
     noisy_sums, noisy_counts = split(centers.released.astype(np.float64) / grid, plan.k, plan.d)
@@ -92,7 +92,7 @@ def _plus_noise(
     steps = noisy_sums / float(multiple) / divisor[:, None]
     if plan.plus is not None and plan.plus.cells and plan.plus.shorten:
         # The histogram's noise in the last step's correction for shortening, as if the correction were fully applied.
-        reach = radius(state, plan, len(plan.rounds) - 1)[0] / float(1 << plan.fraction_bits)
+        reach = radius(state, plan, plan.moving - 1)[0] / float(1 << plan.fraction_bits)
         variance = variance + REST_SHARE**2 * rests(centers, divisor, reach, state, plan)[1]
     deviations = np.sqrt(variance[:, None] + (share[:, None] * steps * (count_noise / divisor)[:, None]) ** 2)
     # Records change their cluster in the last step, which moves their mean again, mostly by less than that step.
@@ -130,7 +130,7 @@ def _shortening(plan: Plan, state: State, centers: Floats) -> Floats:
     # Records were counted at the middles of cells (Sheppard's correction).
     rounded = (2.0 / plan.plus.cells) ** 2 / 12.0 if plan.plus is not None and plan.plus.cells else 0.0
     within = np.maximum(squares - rounded - between, _WITHIN_FLOOR * plan.k ** (-2.0 / plan.d) * squares)
-    reach = radius(state, plan, len(plan.rounds) - 1)[0] / float(1 << plan.fraction_bits)
+    reach = radius(state, plan, plan.moving - 1)[0] / float(1 << plan.fraction_bits)
     found: Floats = _SHORTENED * math.exp(-0.5 * reach**2 / float(within.sum())) * np.sqrt(within)
     return found
 
@@ -139,7 +139,7 @@ def _merged(
     centers: Centers, chosen: Chosen, deviations: Floats, more: dict[str, Any], *, count_noise: float
 ) -> tuple[Floats, dict[str, Any]]:
     """Return the same for the remaining clusters: weighted means of those that were merged."""
-    groups, part = chosen.merging.groups, shares(centers, chosen.merging)[:, None]
+    groups, part = chosen.merging.groups, shares(centers, chosen.merging.groups)[:, None]
     away = np.zeros_like(centers.exact)
     for place, group in enumerate(groups):
         # The effect of one more record in one of them on the mean.

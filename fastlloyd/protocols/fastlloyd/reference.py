@@ -62,7 +62,7 @@ def reference(
     else:
         mu = np.rint(start * grid).astype(np.int64)
     new, noisy_counts = mu / grid, np.zeros(plan.k)
-    for t, planned in enumerate(plan.rounds):  # line 4
+    for t, planned in enumerate(plan.rounds[: plan.moving]):  # line 4
         distance = ((x[:, None, :] - mu[None]) ** 2).sum(axis=2)
         label = distance.argmin(axis=1)  # line 7
         near = np.ones(len(x), dtype=bool)

@@ -1,5 +1,7 @@
 """The numbers of one round: start, local update, noise and post-processing; for fastlloyd-plus see `plus.py`.
 
+After the last round that moves centres, one may ask how good the clusters are (`describe/quality.py`).
+
 After the last round of fastlloyd-plus with `--k auto:KMAX` its clusters are merged to the number that the data support.
 Each client computes it from releases: post-processing, which spends no privacy. The noise of all rounds is that of KMAX
 clusters.
@@ -17,15 +19,16 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.kmeans.assign import accumulate
+from fastlloyd.describe.quality import Judged, OfNumber, QualityVector, SilhouetteVector, middle_of
+from fastlloyd.kmeans.assign import accumulate, add_up
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.initial import sphere_packing, to_grid
-from fastlloyd.kmeans.merging import Merging, gather, merge
+from fastlloyd.kmeans.merging import Merging, gather, merge, merge_each
 from fastlloyd.kmeans.update import bring_inside, clip_step, join, move, split, truncate
 from fastlloyd.privacy.noise.sampler import round_laplace, round_normal
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, SHARED
 from fastlloyd.privacy.shares import draw_gaussian_parts, draw_laplace_parts
-from fastlloyd.protocols.fastlloyd.plan import Plan
+from fastlloyd.protocols.fastlloyd.plan import Plan, asked_quality
 from fastlloyd.protocols.fastlloyd.plus import first_state, next_state, plus_update
 from fastlloyd.protocols.fastlloyd.plus_grid import State
 from fastlloyd.protocols.fastlloyd.plus_plan import GRID_FEATURES
@@ -163,6 +166,8 @@ def post_process(noisy: NDArray[np.int64], centers: Centers, plan: Plan, t: int)
 
 
 Floats = NDArray[np.float64]
+Groups = tuple[tuple[int, ...], ...]
+_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,17 +200,101 @@ def choose_k(plan: Plan, centers: Centers) -> Chosen | None:
     """
     if not plan.choose_k:
         return None
-    count_noise = plan.noise_deviations(len(plan.rounds) - 1)[1]
+    count_noise = plan.noise_deviations(plan.moving - 1)[1]
     merging = merge(centers.exact, centers.noisy_counts, count_noise=count_noise)
     counts = gather(centers.noisy_counts, merging.groups)
-    exact = truncate(gather(shares(centers, merging)[:, None] * centers.exact, merging.groups))
+    exact = merged(centers, merging.groups)
     return Chosen(merging, exact, round_centers(exact, plan.fraction_bits), counts)
 
 
-def shares(centers: Centers, merging: Merging) -> Floats:
+def merged(centers: Centers, groups: Groups) -> Floats:
+    """Return the centres of groups of clusters, scaled domain: the means of their records."""
+    found: Floats = truncate(gather(shares(centers, groups)[:, None] * centers.exact, groups))
+    return found
+
+
+def shares(centers: Centers, groups: Groups) -> Floats:
     """Return each cluster's share of its group's records, shape (k,); 0 for a cluster in no group."""
     held = np.maximum(centers.noisy_counts, 1.0)
     found = np.zeros(len(held))
-    for group, total in zip(merging.groups, gather(held, merging.groups).tolist(), strict=True):
+    for group, total in zip(groups, gather(held, groups).tolist(), strict=True):
         found[list(group)] = held[list(group)] / total
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the last round asks on the quality of the clusters; public among the clients.
+
+    Attributes
+    ----------
+    vector : QualityVector or SilhouetteVector
+    sets : tuple of float64 arrays, shapes (k, d), or None
+        The centres that records are compared with, scaled domain: of the result, or of each number of clusters; None
+        for a number that there are not enough clusters for.
+    middle : float64 array, shape (d,)
+        Of the centres of the result.
+    """
+
+    vector: QualityVector | SilhouetteVector
+    sets: tuple[Floats | None, ...]
+    middle: Floats
+
+
+def asked(plan: Plan, centers: Centers, chosen: Chosen | None) -> Asked | None:
+    """Return what the last round asks, from the last centres; None if there is no such round.
+
+    Notes
+    -----
+    Sees: the clients. Post-processing of releases.
+    """
+    vector = asked_quality(plan, plan.d)
+    if vector is None:
+        return None
+    left = centers if chosen is None else chosen
+    middle = middle_of(left.exact, left.noisy_counts)
+    if isinstance(vector, QualityVector):
+        return Asked(QualityVector(len(left.exact), plan.d), (left.exact,), middle)
+    count_noise = plan.noise_deviations(plan.moving - 1)[1]
+    each = merge_each(centers.exact, centers.noisy_counts, vector.numbers, count_noise=count_noise)
+    return Asked(vector, tuple(None if groups is None else merged(centers, groups) for groups in each), middle)
+
+
+def quality_update(points: GridPoints, question: Asked, plan: Plan) -> NDArray[np.int64]:
+    """Return one client's vector of the last round, shape (plan.elements(t),).
+
+    Notes
+    -----
+    Sees: nobody but the caller, until masked.
+    Privacy: see the sensitivity of the vector; the centres follow from earlier releases.
+    """
+    vector, bits, height = question.vector, plan.fraction_bits, max(1, _BLOCK // plan.d)
+
+    def add(start: int, stop: int) -> tuple[NDArray[np.int64], ...]:
+        sums = np.zeros(vector.width, dtype=np.int64)
+        for at in range(start, stop, height):
+            raw_block = points.raw_coordinates[:, at : min(at + height, stop)].T / float(1 << bits)
+            if isinstance(vector, QualityVector):
+                (centers,) = question.sets
+                sums += vector.add_up(raw_block, np.asarray(centers), question.middle, bits)
+            else:
+                sums += vector.add_up(raw_block, question.sets, bits)
+        return (sums,)
+
+    (raw_sums,) = add_up(points.passes.over(points.n, plan.k, plan.d, add))
+    found: NDArray[np.int64] = raw_sums
+    return found
+
+
+def read_quality(noisy: NDArray[np.int64], question: Asked, plan: Plan) -> tuple[Judged, ...] | tuple[OfNumber, ...]:
+    """Return what the last round's noisy vector says.
+
+    Notes
+    -----
+    Sees: the clients. Post-processing.
+    """
+    values, bits = noisy / float(1 << plan.fraction_bits), plan.fraction_bits
+    noise = plan.noise_deviations(plan.moving)[1]
+    if isinstance(question.vector, QualityVector):
+        return question.vector.read(values, noise=noise, n_total=plan.n_total, fraction_bits=bits)
+    return question.vector.read(values, question.sets, noise=noise, fraction_bits=bits)

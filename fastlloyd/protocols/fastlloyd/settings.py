@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.merging import LEAST, MOST
@@ -19,11 +19,15 @@ from fastlloyd.party.plain_plan import SumsTerms
 from fastlloyd.privacy.calibration import EXPECTED_NORM, laplace_ratio
 from fastlloyd.privacy.limits import check_clients, check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES
+from fastlloyd.wire.decode import Within
 
 PLUS = "fastlloyd-plus"
 SURVEY_SHARE = 0.15
 GRID_SHARE = 0.5
 PLUS_ROUNDS = 10
+LEAST_QUALITY, MOST_QUALITY = 0.001, 0.5
+QUALITY_SHARE = 0.05
+"""Share of the quality where a range of k asks for it and no share is given."""
 _PAPER = ("fastlloyd",)
 _PLUS = (PLUS,)
 _BASELINES = ("glloyd", "sulloyd")
@@ -238,9 +242,16 @@ class AgreedTerms(SumsTerms):
     ----------
     choose_k : bool
         Let the clients choose k from the last centres (fastlloyd-plus).
+    quality : float
+        Share of 1/sigma^2 for a last round on how good the clusters are; 0 for none.
+    least_k : int
+        With `choose_k`, that round asks for the silhouettes of this number of clusters to k; 0: for the quality of the
+        clusters that are chosen.
     """
 
     choose_k: bool = False
+    quality: Annotated[float, Within(0.0, MOST_QUALITY)] = 0.0
+    least_k: Annotated[int, Within(0, MOST)] = 0
 
     @property
     def in_shares(self) -> bool:
@@ -269,6 +280,7 @@ class PublicParameters(AgreedTerms):
         self.check_masking(noisy=self.mechanism != "none")
         check_clusters(self.k, self.n_total)
         _check_choice(self)
+        _check_quality(self)
         check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
         check_rounds(self.rounds)
         settings_from(self.protocol, self.settings)
@@ -278,6 +290,19 @@ class PublicParameters(AgreedTerms):
         """What adds noise: the server, or without common masks the clients in shares."""
         alone = MECHANISMS[self.protocol]
         return _IN_SHARES[alone] if self.in_shares else alone
+
+
+def _check_quality(public: PublicParameters) -> None:
+    """Refuse a share for the quality that is impossible, and a range of k that is none."""
+    if public.quality and not LEAST_QUALITY <= public.quality <= MOST_QUALITY:
+        raise ConfigError(
+            f"--quality: expected 0, or a share of the budget from {LEAST_QUALITY:g} to {MOST_QUALITY:g}, got "
+            f"{public.quality:g}"
+        )
+    if public.least_k and not (public.choose_k and 2 <= public.least_k < public.k and public.quality):
+        raise ConfigError(
+            f"--k {public.least_k}..{public.k}: expected a range of numbers of clusters from 2 on, such as 2..8"
+        )
 
 
 def _check_choice(public: PublicParameters) -> None:

@@ -65,7 +65,8 @@ def test_the_protocol_that_fits_and_a_plan_of_it(
 
 def test_a_number_of_clusters_that_is_a_guess_can_be_left_to_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     notes = chosen(capsys, "--split", "rows", "--parties", "2", "--k", "5")["note"]
-    assert notes == ["if 5 is a guess: --k auto:10 lets the run choose k, at the noise of 10 clusters"]
+    known = "if 5 is a guess: --k auto:10 lets the run choose k, at the noise of 10 clusters"
+    assert notes[:-1] == [f"{known}; --k 2..10 shows silhouettes too"] and "--quality" in notes[-1]
     for flags in (["--split", "rows", "--k", "1"], ["--split", "rows", "--server-data", "yes"]):
         assert "auto:" not in str(chosen(capsys, *flags))
 

@@ -91,7 +91,7 @@ def test_a_field_without_a_declaration_is_no_option() -> None:
 def test_what_all_parties_must_have_alike_is_no_path_of_one_of_them() -> None:
     assert {name for name, entry in OPTIONS.items() if entry.public} == {
         *("protocol", "columns", "k", "epsilon", "delta", "rounds", "n_total", "client_caps", "colluding", "seed"),
-        *("masking", "known_shares", "ring_bits", "min_clients", "unit", "per_unit", "title", "min_size"),
+        *("masking", "known_shares", "ring_bits", "min_clients", "unit", "per_unit", "title", "min_size", "quality"),
     }
 
 
@@ -116,7 +116,7 @@ def test_the_help_shows_every_option_but_the_hidden_ones() -> None:
         ),
         (
             ("--k", "x"),
-            "argument --k: expected 'auto:KMAX' or a whole number from 1 to 10000, got 'x'; see test --help",
+            "argument --k: expected 'auto:KMAX', '2..KMAX' or a whole number from 1 to 10000, got 'x'; see test --help",
         ),
         (
             ("--client-caps", "1,x"),

@@ -58,7 +58,7 @@ def test_lists_and_auto() -> None:
     "argv,text",
     [
         (["--k", "x"], "whole number"),
-        (["--k", "0"], "--k: expected 'auto:KMAX' or a whole number from 1 to 10000, got 0"),
+        (["--k", "0"], "--k: expected 'auto:KMAX', '2..KMAX' or a whole number from 1 to 10000, got 0"),
         (["--epsilon", "-1"], "--epsilon"),
         (["--epsilon", "nan"], "--epsilon"),
         (["--protocol", "magic"], "magic"),
