@@ -144,17 +144,16 @@ class Site:
         """Store the server's offer and report news; a server that is away is asked again at the next look."""
         if self._ask is None:
             return
-        self._silent = ""
+        self._silent, content, answer = "", b"", "it offers no run"
         try:
             content = self._ask()
             self._served = None
-            answer = "it offers no run"
             if content:
                 self._served = keep_offer(self._settings, content)
                 answer = f"it offers {self._served.name} (run of {self._served.instance})"
         except (ConfigError, PeerError) as error:
             answer = str(error)
-            if isinstance(error, PeerTimeout):
+            if isinstance(error, PeerTimeout) or content:  # joined to what it offers, any other run ends it for all
                 self._silent = answer
         if answer != self._last_answer:
             self._last_answer = answer

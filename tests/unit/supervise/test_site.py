@@ -593,6 +593,22 @@ def test_what_the_server_does_not_offer_now_is_not_joined(folder: Path, monkeypa
     assert states(folder)["april"] == {"state": "waits for the server", "more": "the server offers march now"}
 
 
+def test_nothing_is_joined_while_what_the_server_offers_is_not_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[BegunRun] = []
+    monkeypatch.setattr(JoinedRuns, "_run", lambda self, begun, *words: ran.append(begun) or (3, "nobody there"))
+    service = serving(folder, "march")
+    approve(folder)
+    for kind in ("offers/april.toml", "approvals/april.json"):
+        (folder / kind).write_bytes((folder / kind.replace("april", "march")).read_bytes())
+    (folder / "offers" / "march.toml").write_text(OFFER.replace("rounds = 4", "rounds = 5"))
+    service.serve(once=True)
+    said = "the server offers another march than the one in "
+    assert ran == [] and {found["state"] for found in states(folder).values()} == {"waits for the server"}
+    assert all(found["more"].startswith(said) for found in states(folder).values())
+
+
 @pytest.mark.parametrize(("offered", "resumed"), [(True, "true"), (False, "false")])
 def test_a_run_that_broke_off_goes_on_only_if_the_server_s_does(
     folder: Path, monkeypatch: pytest.MonkeyPatch, offered: bool, resumed: str
