@@ -23,8 +23,8 @@ _SET_CHILD_SUBREAPER = 36
 _GET_CHILD_SUBREAPER = 37
 _ENDED = ("Z", "X", "x")
 _PAUSE_S = 0.005
-# Longest time that a process may be between two programs; milliseconds even on a busy host.
-_EXEC_S = 0.5
+# Longest time that a process may be between two programs; milliseconds, unless the host is very busy or its disk slow.
+_EXEC_S = 5.0
 # Indices of the fields of `_stat`: the size of the memory, and where in it the code and the environment lie.
 _VSIZE, _START_CODE, _ENV_START, _ENV_END = 20, 23, 47, 48
 # struct pidfd_info of linux/pidfd.h: a mask first, the exit status last.

@@ -167,6 +167,7 @@ class _Run:
         self._signals: list[int] = []
         self._since: dict[str, float] = {}
         self._explained = False
+        self._over = False
         self._patient = not quiet
         self._launcher: subprocess.Popen[bytes]
 
@@ -230,6 +231,7 @@ class _Run:
             self._name_late()
         self._serve(0.0)
         # Orphans may still hold the pipes: end them before reading the rest.
+        self._over = True
         self._end_all()
         for descriptor in self._pipes:
             self._read(descriptor)
@@ -275,7 +277,8 @@ class _Run:
         elif event["event"] == "started" and not self._ends[rank].started:
             self._ends[rank] = replace(self._ends[rank], started=True)
             self._names.setdefault(str(event["host"]), rank)
-            if event["host"] == socket.gethostname():
+            # One whose word comes once all are ended is no cause.
+            if event["host"] == socket.gethostname() and not self._over:
                 self._watch_rank(rank, Process(event["pid"]))
 
     def _watch_rank(self, rank: int, process: Process) -> None:

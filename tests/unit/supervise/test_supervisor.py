@@ -1,3 +1,4 @@
+import contextlib
 import io
 import signal
 import socket
@@ -261,3 +262,29 @@ def test_nothing_is_left_when_the_launcher_is_killed_while_it_starts_ranks(tmp_p
         assert code in (2, 3)  # 2 if no rank has started yet
         assert "killed by signal 9" in err
         assert marked_processes(f"FAKE_FOLDER={watched}") == []
+
+
+def test_ranks_that_start_while_what_the_launcher_left_is_ended_are_not_its_cause(tmp_path, watched, monkeypatch):
+    real, mark = supervisor.kill_marked, f"FAKE_FOLDER={watched}"
+
+    def kill_late(run_mark):
+        end = time.monotonic() + LIMIT_S
+        while len(started := [pid for pid in marked_processes(mark) if holds_lifelines(pid)]) < 3:
+            assert time.monotonic() < end, started
+            time.sleep(0.01)
+        time.sleep(0.1)  # from there to the word of its start
+        monkeypatch.setattr(supervisor, "kill_marked", real)
+        return real(run_mark)
+
+    monkeypatch.setattr(supervisor, "kill_marked", kill_late)
+    launcher = make_mpirun(tmp_path, FAKE_MPIRUN.replace("status=0", "kill -9 $$"))
+    code, _, err, _ = run("wait,wait,wait", launcher)
+    assert code == 3
+    assert "mpirun was killed by signal 9" in err
+    assert marked_processes(mark) == []
+
+
+def holds_lifelines(pid):
+    with contextlib.suppress(OSError):
+        return "fastlloyd-run-" in str(Path(f"/proc/{pid}/fd/0").readlink())
+    return False
