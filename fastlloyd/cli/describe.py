@@ -58,7 +58,13 @@ def main(argv: Sequence[str]) -> int:
     quality = QUALITY_SHARE if options.quality == _DEFAULT else options.quality
     given = {name: getattr(options, name) for name in ("masking", "title") if getattr(options, name) is not None}
     planned = plan_description(
-        folder, columns, epsilon=options.epsilon, total=options.total, quality=quality, changes=given
+        folder,
+        columns,
+        epsilon=options.epsilon,
+        total=options.total,
+        quality=quality,
+        names=None if options.names is None else Path(options.names),
+        changes=given,
     )
     sys.stdout.write("".join(f"{line}\n" for line in planned.lines()))
     out = Path(options.out)
@@ -105,6 +111,7 @@ def parser() -> Parser:
     least, most = OPTIONS["epsilon"].within.ends
     parser.add_argument("--epsilon", type=number(float, least, most), metavar="E", help="epsilon of the description")
     parser.add_argument("--total", type=number(float, least, most), metavar="E", help="of run and description together")
+    parser.add_argument("--names", metavar="FILE.toml", help="public names of the clusters by number, in all files")
     parser.add_argument("-n", type=int, metavar="N", help="run all: a server and N - 1 clients on this machine")
     parser.add_argument("--data", metavar="TEMPLATE", help="with -n: the records (default: as the finished run)")
     parser.add_argument("--output", default="description", metavar="DIR", help="with -n: default ./%(default)s")

@@ -20,6 +20,7 @@ from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.report.display import csv_text
 from fastlloyd.report.files import PRIVATE_MODE, labels_csv, write_atomic
 from fastlloyd.report.labelling import check_centroids, keep_columns, label_records, match_bounds, read_stored
+from fastlloyd.report.names import ClusterNames
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import public_dataset
@@ -51,6 +52,7 @@ def main(argv: Sequence[str]) -> int:
     with open_source(options.centroids) as source:
         header, centroids = source.names, read_table(source, columns=source.names).values
     names = tuple(map(csv_text, header))
+    chosen = None if options.names is None else ClusterNames.read(options.names, len(centroids))
     missing = options.missing or ("refuse" if config is None else config.missing)
     with open_source(file) as source:
         if options.own_columns:
@@ -77,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
         )
     raw_ids = None if column is None else table.raw_texts[column]
     labels = label_records(table.values, centroids, matched, stored.fraction_bits)
-    text = labels_csv(labels, RawRows(raw_records=table.raw_records, raw_ids=raw_ids))
+    text = labels_csv(labels, RawRows(raw_records=table.raw_records, raw_ids=raw_ids), chosen)
     write_atomic(Path(options.out), text, mode=PRIVATE_MODE, flag="--out")
     space = "in original units, since no bounds are known" if matched is None else "scaled by the bounds"
     part = f", by {len(names)} of {len(header)} features alone" if len(names) < len(header) else ""
@@ -114,6 +116,7 @@ def parser() -> Parser:
         action="store_true",
         help="label by the features that the file has, if a vertical run had more",
     )
+    parser.add_argument("--names", metavar="FILE.toml", help="names of clusters by number, written beside the label")
     parser.add_argument("--out", required=True, metavar="FILE", help="where to write the labels")
     return parser
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fastlloyd.cli.options import Parser
 from fastlloyd.dossier.verify import verify
@@ -13,7 +17,9 @@ from fastlloyd.gate.store import is_held
 from fastlloyd.report.display import paint
 from fastlloyd.report.document import load
 from fastlloyd.report.files import PRIVATE_MODE, read_centroids, write_atomic
+from fastlloyd.report.names import ClusterNames
 from fastlloyd.report.page import result as page
+from fastlloyd.report.page.cards import PROFILE
 from fastlloyd.report.table import render, render_server
 from fastlloyd.wire.regular import read_regular_bytes
 
@@ -32,10 +38,19 @@ def main(argv: Sequence[str]) -> int:
     """
     arguments = parser().parse_args(argv)
     folder: Path = arguments.folder
-    if arguments.html is not None:
+    if arguments.verify and arguments.names is not None:
+        raise ConfigError("--names: expected without --verify, for nobody signs names; run both, one after the other")
+    if arguments.profile is not None and arguments.names is None:
+        raise ConfigError("--profile: expected with --names FILE: profile.csv of the run is the table without names")
+    if arguments.html is not None or arguments.profile is not None:
         if arguments.verify:
             raise ConfigError("--html: expected without --verify, which writes no page; run both, one after the other")
-        sys.stdout.write(printable(f"wrote {_write_page(folder, arguments.html)}") + "\n")
+        if arguments.html is not None:
+            wrote = _write_page(folder, arguments.html, arguments.names)
+            sys.stdout.write(printable(f"wrote {wrote}") + "\n")
+        if arguments.profile is not None:
+            _write_profile(folder, arguments.profile, arguments.names)
+            sys.stdout.write(printable(f"wrote {arguments.profile}") + "\n")
         return EXIT_OK
     if arguments.roster is not None and not arguments.verify:
         raise ConfigError("--roster: expected with --verify, which checks the signatures; add --verify")
@@ -50,7 +65,8 @@ def main(argv: Sequence[str]) -> int:
         sys.stdout.write(paint(render_server(load(folder / "server.json", "server")), sys.stdout))
         return EXIT_OK
     document = load(folder / "report.json")
-    table = render(document, read_centroids(folder / "centroids.csv", document["result"]))
+    centroids = read_centroids(folder / "centroids.csv", document["result"])
+    table = render(document, centroids, names=_names(arguments.names, document, centroids))
     sys.stdout.write(paint(table, sys.stdout))
     if is_held(folder):
         sys.stdout.write("not released: this result waits for `fastlloyd release` or `fastlloyd discard`\n")
@@ -81,10 +97,38 @@ def parser() -> Parser:
         const=Path(),
         help="write the page of the result (default DIR/report.html)",
     )
+    parser.add_argument(
+        "--names", metavar="FILE.toml", type=Path, help="names of clusters by number, for table, page and --profile"
+    )
+    parser.add_argument(
+        "--profile", metavar="FILE", type=Path, help="with --names: write a copy of profile.csv with the names"
+    )
     return parser
 
 
-def _write_page(folder: Path, target: Path) -> Path:
+def _names(path: Path | None, document: Mapping[str, Any], centroids: NDArray[np.float64] | None) -> ClusterNames:
+    """Return the names of a file, of clusters that the result has; without one those that its parties agreed on."""
+    if path is None:
+        return ClusterNames.agreed(document["parameters"])
+    return ClusterNames.read(path, page.count_clusters(document, centroids))
+
+
+def _write_profile(folder: Path, target: Path, names: Path | None) -> None:
+    """Write profile.csv with names to a file other than those of the run."""
+    if target.is_dir() or target.resolve().parent == folder.resolve():
+        raise ConfigError(
+            f"--profile {target}: expected a file outside of {folder}, whose files are as the parties signed them"
+        )
+    if is_held(folder):
+        raise ConfigError(f"--profile: {folder} holds a result that waits for a decision; release it first")
+    document = load(folder / "report.json")
+    if PROFILE not in document["output"]:
+        raise ConfigError(f"--profile: {folder} has no {PROFILE}; give the folder of a description")
+    text = _names(names, document, None).into(_content(folder / PROFILE).decode("utf-8", "strict"))
+    write_atomic(target, text, mode=PRIVATE_MODE, flag="--profile")
+
+
+def _write_page(folder: Path, target: Path, names: Path | None) -> Path:
     """Write the page of a finished run, to report.html in the folder if `target` is empty; return its path."""
     if target.is_dir() and target != Path():
         raise ConfigError(f"--html {target}: expected a file, got a folder; type `fastlloyd report DIR --html [FILE]`")
@@ -96,7 +140,7 @@ def _write_page(folder: Path, target: Path) -> Path:
     centroids = read_centroids(folder / "centroids.csv", document["result"])
     named = [name for name in page.FILES if name in document["output"] and (folder / name).exists()]
     files = {name: _content(folder / name) for name in named}
-    text = page.result_page(document, centroids, files)
+    text = page.result_page(document, centroids, files, _names(names, document, centroids))
     place = folder / page.NAME if target == Path() else target
     write_atomic(place, text, mode=PRIVATE_MODE, flag="--html")
     return place

@@ -98,7 +98,9 @@ def sizes_csv(sizes: Sequence[int]) -> str:
     return "cluster,size\n" + "".join(f"{cluster},{size}\n" for cluster, size in enumerate(sizes))
 
 
-def labels_csv(raw_labels: NDArray[np.int64], raw_rows: RawRows | None = None) -> Iterator[str]:
+def labels_csv(
+    raw_labels: NDArray[np.int64], raw_rows: RawRows | None = None, names: Mapping[int, str] | None = None
+) -> Iterator[str]:
     """Yield a party's own labels as pieces of CSV: the number of each row of its file, its id, and its label.
 
     Parameters
@@ -108,12 +110,17 @@ def labels_csv(raw_labels: NDArray[np.int64], raw_rows: RawRows | None = None) -
     raw_rows : RawRows, optional
         The rows behind them; without, row i is record i. A row that was dropped has no label. Ids, if any, are as in
         the owner's file, so that both can be joined.
+    names : mapping from cluster to name, optional
+        For a further column.
     """
     rows = RawRows() if raw_rows is None else raw_rows
     text = io.StringIO()
     table = _table(text, () if rows.raw_ids is None else rows.raw_ids)
-    table.writerow(("row", "label") if rows.raw_ids is None else ("row", "id", "label"))
+    table.writerow(("row", *(() if rows.raw_ids is None else ("id",)), "label", *(() if names is None else ("name",))))
     lines = rows.label(raw_labels)
+    if names is not None:
+        cells: dict[int | str, str] = {cluster: csv_cell(name) for cluster, name in names.items()}
+        lines = ((*line, cells.get(line[-1], "")) for line in lines)
     while block := list(islice(lines, _BLOCK_ROWS)):
         table.writerows(block)
         yield text.getvalue()

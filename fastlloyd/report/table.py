@@ -27,7 +27,13 @@ _METRICS = {
 }
 
 
-def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = None, *, width: int = WIDTH) -> str:
+def render(
+    document: Mapping[str, Any],
+    centroids: NDArray[np.float64] | None = None,
+    *,
+    names: Mapping[int, str] | None = None,
+    width: int = WIDTH,
+) -> str:
     """Return the table of a finished run.
 
     Parameters
@@ -36,6 +42,7 @@ def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = 
         A valid report.json.
     centroids : float64 array, shape (k, d), optional
         In original units.
+    names : mapping from cluster to name, optional
     width : int
 
     Returns
@@ -52,6 +59,7 @@ def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = 
         sizes = document["result"]["noisy_sizes"]
         lines += [*_centroid_lines(centroids, document["result"]["features"], sizes, width), ""]
     rows = [
+        *([("clusters", ", ".join(f"{cluster} {name}" for cluster, name in sorted(names.items())))] if names else []),
         *_named(document),
         *_left_out(document),
         *_quality_facts(document),

@@ -321,6 +321,9 @@ def test_a_killed_run_goes_on_and_releases_nothing_twice(
         ({"settings": {"describe": {"run": "00" * 16}}}, ConfigError, "expected that of run 0000"),
         ({"settings": {"describe": {"columns": ""}}}, ConfigError, "got none"),
         ({"settings": {"describe": {"columns": "[{]"}}}, ConfigError, "not valid JSON"),
+        ({"settings": {"describe": {"names": '{"2": "a"}'}}}, ConfigError, "describe.names: expected .* from 0 to 1"),
+        ({"settings": {"describe": {"names": "[]"}}}, ConfigError, "describe.names: expected names by the number"),
+        ({"settings": {"describe": {"names": "{"}}}, ConfigError, "describe.names: not valid JSON"),
         ({"settings": {"describe": {"columns": '[{"name": "age", "lo": 0, "hi": 1}]'}}}, ConfigError, "not settled"),
         ({"rounds": 2}, ConfigError, "--rounds means nothing"),
     ],
@@ -387,7 +390,8 @@ def test_the_command_plans_writes_the_run_file_and_runs(finished: Path, tmp_path
     assert "clusters of at least" in said
     own = load_config(tmp_path / "total.toml", links=False)
     assert own.protocol == "describe" and own.k == 2 and own.data is None and own.described is None
-    said = command(tmp_path, *of, "--epsilon", "0.5", "-n", "4")
+    (tmp_path / "names.toml").write_text('1 = "=frail"\n')
+    said = command(tmp_path, *of, "--epsilon", "0.5", "--names", "names.toml", "-n", "4")
     report = json.loads((tmp_path / "description" / "report.json").read_text())
     assert report["privacy"]["spent_epsilon"] == pytest.approx(0.5, rel=1e-6)
     assert [column["name"] for column in report["parameters"]["described_columns"]] == ["age", "sex"]
@@ -399,6 +403,16 @@ def test_the_command_plans_writes_the_run_file_and_runs(finished: Path, tmp_path
     assert text.count('class="card"') == 2 and "Compared with all other clusters together" in text
     command(tmp_path, "report", "description", "--html", "again.html")
     assert (tmp_path / "again.html").read_text("utf-8") == text
+    # Names that the parties agreed on stand in page and files; those chosen later in copies.
+    assert "=frail (cluster 1)" in text and report["parameters"]["described_names"] == {"1": "=frail"}
+    signed = (tmp_path / "description" / "profile.csv").read_text()
+    assert {line.split(",")[1] for line in signed.splitlines()} == {"name", "", "'=frail"}
+    (tmp_path / "names.toml").write_text('0 = "young"\n')
+    chosen = ("--names", "names.toml", "--profile", "named.csv", "--html", "again.html")
+    command(tmp_path, "report", "description", *chosen)
+    assert (tmp_path / "named.csv").read_text() == signed.replace("'=frail", "").replace("\n0,,", "\n0,young,")
+    assert "young (cluster 0)" in (tmp_path / "again.html").read_text("utf-8")
+    assert (tmp_path / "description" / "profile.csv").read_text() == signed
 
 
 def test_the_total_is_what_the_accountant_makes_of_both(finished: Path) -> None:

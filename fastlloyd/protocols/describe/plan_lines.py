@@ -21,6 +21,7 @@ from fastlloyd.protocols.describe.inputs import read_finished
 from fastlloyd.protocols.describe.protocol import PROTOCOL, settle
 from fastlloyd.protocols.registry import FOLLOWING
 from fastlloyd.report.document import load
+from fastlloyd.report.names import ClusterNames
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.run_file import load_config, to_toml
@@ -107,6 +108,7 @@ def plan_description(
     epsilon: float | None = None,
     total: float | None = None,
     quality: float | None = None,
+    names: Path | None = None,
     changes: dict[str, Any] | None = None,
 ) -> PlannedDescription:
     """Plan the description of a finished run.
@@ -123,6 +125,8 @@ def plan_description(
         Of run and description together; one of the two is given.
     quality : float, optional
         Share of 1/sigma^2 for the quality of the clusters; without columns it has all.
+    names : Path, optional
+        File of names of the clusters.
     changes : mapping, optional
         Options of the description that differ from the run's, by name.
 
@@ -154,11 +158,15 @@ def plan_description(
     stated = PROTOCOL.planned(config, clients, features).delta
     delta = max(float(report["privacy"]["delta"]), stated)
 
+    called = ClusterNames() if names is None else ClusterNames.read(names, len(finished.centroids))
+
     def planned(own: float) -> PlannedDescription:
         of = replace(config, epsilon=own)
         public = PROTOCOL.public_parameters(of, clients, config.n_total or 0, len(finished.centroids))
         share = quality or 0.0 if columns else 1.0
         table = {"run": finished.run, **({"quality": share} if share else {})}
+        if called:
+            table["names"] = json.dumps(called.to_json(), ensure_ascii=True)
         if columns:
             table["columns"] = settle(columns, public, share=1.0 - share)
         of = replace(of, settings={FOLLOWING[0].name: table})

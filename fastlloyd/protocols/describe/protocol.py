@@ -39,6 +39,7 @@ from fastlloyd.protocols.describe.rounds import (
     profile_csv,
 )
 from fastlloyd.report.display import csv_cell
+from fastlloyd.report.names import DESCRIBED_NAMES, ClusterNames
 from fastlloyd.report.outlook import PlanLine, Verdict
 from fastlloyd.report.quality import ResultNoise
 from fastlloyd.report.ranges import NORMAL_TAIL
@@ -78,6 +79,8 @@ class DescribeSettings:
         Id of the run whose clusters are described.
     quality : float
         Share of 1/sigma^2 for their quality: 0 for none, 1 without columns.
+    names : str
+        Names that people chose for the clusters, as JSON; empty for none.
     """
 
     columns: str = option("", "the columns as JSON, as `settle` of this package writes them")
@@ -85,6 +88,7 @@ class DescribeSettings:
     quality: float = option(
         0.0, "share of the budget for the quality of the clusters: 0 for none, 1 without columns", least=0, most=1
     )
+    names: str = option("", "names of the clusters by number, as JSON; public")
 
     @property
     def layout(self) -> Layout | None:
@@ -114,6 +118,25 @@ class DescribeSettings:
         layout = Layout(columns_from_json(values, "--set describe.columns"))
         _ = layout.width  # refuses columns whose bins are not settled
         return layout
+
+    def called(self, k: int) -> ClusterNames:
+        """Return the names of k clusters.
+
+        Raises
+        ------
+        ConfigError
+            The text is no names, or they do not fit.
+        """
+        if not self.names:
+            return ClusterNames()
+        where = "--set describe.names"
+        try:
+            values = json.loads(self.names)
+        except ValueError as error:
+            raise ConfigError(f"{where}: not valid JSON ({error})") from None
+        if not isinstance(values, dict):
+            raise ConfigError(f"{where}: expected names by the number of their cluster, got another value")
+        return ClusterNames.check(values, where, k)
 
 
 def settle(columns: tuple[DescribedColumn, ...], public: SumsParameters, *, share: float = 1.0) -> str:
@@ -160,6 +183,7 @@ class Describe(MaskedSums):
         prove how far it moves each vector. The centres are public, and a record's cluster follows from it and from them
         alone.
         """
+        chosen.called(k)  # refuses names that do not fit
         layout, found = chosen.layout, []
         if layout is not None:
             found.append(Part(PART, (k, layout.width), layout.sensitivity, 1.0 - chosen.quality))
@@ -233,7 +257,10 @@ class Describe(MaskedSums):
             differences = compare(layout, noisy, noise=spread, made_by=made_by, fraction_bits=q)
             texts = {line.column for line in lines} | {line.value for line in lines}
             cells = {text: csv_cell(text) for text in texts}
+            chosen: DescribeSettings = self.settings_of(plan)
             files["profile.csv"] = profile_csv(lines, differences, made_by, cells)
+            if called := chosen.called(plan.k):
+                files["profile.csv"] = called.into(files["profile.csv"])
         if quality is not None:
             files["quality.csv"] = quality_csv(self._judged(quality, played, end.state))
         return self.make_result(
@@ -268,6 +295,7 @@ class Describe(MaskedSums):
             **super().parameters(plan, rounds),
             "described_run": chosen.run,
             "described_columns": columns,
+            **({DESCRIBED_NAMES: called.to_json()} if (called := chosen.called(plan.k)) else {}),
             **({} if quality is None else {"quality_share": chosen.quality, "quality_bound": quality.bound}),
         }
 

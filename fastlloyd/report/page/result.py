@@ -12,6 +12,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.link.identity import group_hex
 from fastlloyd.errors import ConfigError, printable
 from fastlloyd.protocols.registry import Row, find
+from fastlloyd.report.names import DESCRIBED_NAMES, ClusterNames
 from fastlloyd.report.page import chart
 from fastlloyd.report.page.cards import PROFILE, show_cards
 from fastlloyd.report.page.render import format_number, format_rounded, render
@@ -61,6 +63,7 @@ _PARAMETERS = {
     "clients": "clients",
     "min_clients": "least number of clients in a round",
     "k": "clusters",
+    DESCRIBED_NAMES: "names of the clusters",
     "k_max": "clusters, at most",
     "choose_k": "number of clusters chosen by the run",
     "d": "features",
@@ -104,6 +107,7 @@ def show_clusters(
     quality: Mapping[str, Any],
     centroids: NDArray[np.float64],
     files: Mapping[str, bytes],
+    called: ClusterNames,
 ) -> dict[str, Any]:
     """Return the centres for the page; parameters as for `result_page`, checked together.
 
@@ -112,7 +116,7 @@ def show_clusters(
     ConfigError
         bounds.csv is wrong.
     """
-    names, sizes = document["result"]["features"], show_sizes(document, quality)
+    names, sizes = document["result"]["features"], show_sizes(document, quality, called)
     margins = quality["centre_margins"]
     margins = None if margins is None else np.array(margins, dtype=np.float64)
     k, d = centroids.shape
@@ -122,7 +126,7 @@ def show_clusters(
     picture = files.get("palette.png", b"")
     shown = picture.startswith(_PNG) and len(picture) <= _MOST_PICTURE_BYTES
     return {
-        "tables": list(_tables(names[:MOST], centroids[:MOST, :MOST], margins, bounds)),
+        "tables": list(_tables(names[:MOST], centroids[:MOST, :MOST], margins, bounds, called)),
         "left_out": (max(0, k - MOST), max(0, d - MOST)),
         "ranges": margins is not None,
         "about_ranges": about_ranges(document["protocol"]) or _LAST_STEP,
@@ -164,10 +168,12 @@ def _tables(
     centroids: NDArray[np.float64],
     margins: NDArray[np.float64] | None,
     bounds: NDArray[np.float64] | None,
+    called: ClusterNames,
 ) -> Iterator[dict[str, Any]]:
     """Yield the centres as tables of few columns; many features, if more than clusters, are rows."""
     turned = len(names) > _COLUMNS and len(names) > len(centroids)
-    clusters = [f"cluster {row}" if turned else str(row) for row in range(len(centroids))]
+    call = called.mention if turned else called.short
+    clusters = [call(row) for row in range(len(centroids))]
     rows, columns = (names, clusters) if turned else (clusters, names)
     steps = np.zeros(len(names)) if bounds is None else (bounds[1] - bounds[0]) * _STEP
     for start in range(0, len(columns), _COLUMNS):
@@ -218,12 +224,13 @@ def _palette(centroids: NDArray[np.float64]) -> list[str]:
     return ["#{:02x}{:02x}{:02x}".format(*each) for each in sorted(colours, key=sum)]
 
 
-def show_sizes(document: Mapping[str, Any], quality: Mapping[str, Any]) -> dict[str, Any] | None:
+def show_sizes(document: Mapping[str, Any], quality: Mapping[str, Any], called: ClusterNames) -> dict[str, Any] | None:
     """Return the noisy sizes as bars; None without sizes, or if they are exact."""
     sizes = document["result"]["noisy_sizes"]
     if sizes is None or not noisy(document):
         return None
     bars = chart.size_bars(sizes, quality["size_ranges"])
+    bars = [replace(bar, label=called.short(row)) for row, bar in enumerate(bars)]
     return {"bars": bars[:MOST], "left_out": max(0, len(bars) - MOST), "ranges": bars[0].lo is not None}
 
 
@@ -233,7 +240,10 @@ def noisy(document: Mapping[str, Any]) -> bool:
 
 
 def result_page(
-    document: Mapping[str, Any], centroids: NDArray[np.float64] | None, files: Mapping[str, bytes] | None = None
+    document: Mapping[str, Any],
+    centroids: NDArray[np.float64] | None,
+    files: Mapping[str, bytes] | None = None,
+    names: ClusterNames | None = None,
 ) -> str:
     """Return the page of a result.
 
@@ -245,6 +255,8 @@ def result_page(
         Released, in original units, as in centroids.csv.
     files : mapping from name to bytes
         Those of `FILES` that the run wrote; others are ignored.
+    names : ClusterNames, optional
+        That people chose; by default those that the parties of a description agreed on.
 
     Raises
     ------
@@ -256,6 +268,7 @@ def result_page(
     Everybody who reads the page sees report.json, centroids.csv, and the picture of a public data set.
     """
     files = {} if files is None else files
+    names = ClusterNames.agreed(document["parameters"]) if names is None else names
     quality, row = document.get("quality", _UNJUDGED), _row(document["protocol"])
     _check(document, centroids, quality)
     word, tone = _VERDICTS[quality["verdict"]]
@@ -263,7 +276,7 @@ def result_page(
     return render(
         "report.html",
         document=document,
-        k=_shown(document, centroids),
+        k=count_clusters(document, centroids),
         k_most=document["parameters"].get("k_max"),
         parameters=document["parameters"],
         privacy=document["privacy"],
@@ -275,9 +288,10 @@ def result_page(
         vertical=row is not None and row.partition == "vertical",
         holders=_holders(document),
         plain=_plain_words(document),
-        clusters=None if centroids is None else show_clusters(document, quality, centroids, files),
+        clusters=None if centroids is None else show_clusters(document, quality, centroids, files, names),
         described=show_cards(files.get(PROFILE) if noisy(document) else None),
-        sizes=show_sizes(document, quality),
+        sizes=show_sizes(document, quality, names),
+        called=names,
         costs=_costs(files.get("elbow.csv")),
         metrics=_metrics(document["evaluation"]),
         sights=who_sees(
@@ -306,8 +320,8 @@ def result_page(
     )
 
 
-def _shown(document: Mapping[str, Any], centroids: NDArray[np.float64] | None) -> int:
-    """Return how many clusters the page is about."""
+def count_clusters(document: Mapping[str, Any], centroids: NDArray[np.float64] | None) -> int:
+    """Return how many clusters a result is about; parameters as for `result_page`."""
     if centroids is not None:
         return len(centroids)
     left_out, parameters = int(document["result"].get("left_out", 0)), document["parameters"]

@@ -164,3 +164,21 @@ def test_bounds_of_numbers_suffice_where_the_report_knows_the_categories(files):
     (files / "new.csv").write_text("id,b,a,sex\n1,0,9,f\n2,900,9,\n3,900,9,f\n")
     flags = ("--bounds", str(files / "numbers.csv"), "--missing", "midpoint")
     assert run(files, *flags) == run(files, "--missing", "midpoint") == [1, 0, 1]
+
+
+def test_names_that_people_chose_stand_beside_the_labels(files, tmp_path):
+    path = tmp_path / "names.toml"
+    path.write_text('1 = "=frail"\n')
+    argv = [
+        "--centroids",
+        str(files / "centroids.csv"),
+        "--data",
+        str(files / "new.csv"),
+        "--out",
+        str(files / "l.csv"),
+    ]
+    assert main([*argv, "--names", str(path), "--id", "id"]) == 0
+    assert (files / "l.csv").read_text() == "row,id,label,name\n1,1,0,\n2,2,1,'=frail\n3,3,0,\n"
+    path.write_text('2 = "old"\n')
+    with pytest.raises(ConfigError, match="from 0 to 1 as key, got '2'"):
+        main([*argv, "--names", str(path)])

@@ -225,3 +225,35 @@ def test_other_runs_in_the_ledger_do_not_matter(write_run):
     with (folder / "ledger.jsonl").open("a") as file:
         file.write(other.to_json() + "\n")
     assert verify(folder).startswith("verified: ledger.jsonl holds the 4 releases of report.json")
+
+
+def test_names_stand_in_table_and_page_and_no_file_of_the_run_changes(write_run, capsys):
+    folder = write_run()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    names = folder.parent / "names.toml"
+    names.write_text('1 = "frail"\n')
+    assert main([str(folder), "--names", str(names)]) == 0
+    assert "clusters  1 frail" in capsys.readouterr().out
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert main([str(folder), "--names", str(names), "--html", str(folder.parent / "page.html")]) == 0
+    text = (folder.parent / "page.html").read_text()
+    assert ">frail (1)<" in text and ">frail (cluster 1)<" in text and ">Cluster 0<" in text
+    assert main([str(folder), "--names", str(names), "--html"]) == 0
+    assert (folder / "report.html").read_text() == text and main([str(folder), "--verify"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--names", "{names}", "--verify"), "--names: expected without --verify"),
+        (("--profile", "p.csv"), "--profile: expected with --names"),
+        (("--names", "{names}", "--profile", "{folder}/profile.csv"), "expected a file outside of"),
+        (("--names", "{names}", "--profile", "{folder}/../p.csv"), "has no profile.csv"),
+    ],
+)
+def test_what_names_do_not_go_with(write_run, words, said):
+    folder = write_run()
+    names = folder.parent / "names.toml"
+    names.write_text('1 = "frail"\n')
+    with pytest.raises(ConfigError, match=said):
+        main([str(folder), *(word.format(names=names, folder=folder) for word in words)])
