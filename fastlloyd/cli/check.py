@@ -26,7 +26,7 @@ from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Place, check_question, find_place, names_client
 from fastlloyd.data.form import Cap
 from fastlloyd.data.merge import Unit
-from fastlloyd.data.missing import missing_words
+from fastlloyd.data.missing import find_codes, missing_words
 from fastlloyd.data.reading import Wanted
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.data.vertical import read_sorted
@@ -294,6 +294,12 @@ def _hints(values: NDArray[np.float64], names: tuple[str, ...], k: int | None) -
     constant = [name for name, same in zip(names, values.min(axis=0) == values.max(axis=0), strict=True) if same]
     if constant and len(values) > 1:
         yield f"constant  one value only in {format_count(len(constant), 'column')}: {name_some(constant, _SHOWN)}"
+    codes = {name: found for name, column in zip(names, values.T, strict=True) if (found := find_codes(column))}
+    for name, found in list(codes.items())[:_SHOWN]:
+        said = " and ".join(f"{value:g} in {format_count(count, 'row')}" for value, count in found)
+        yield f"codes     column {name!r}: {said}, far from all others: if that means missing, leave such cells empty"
+    if len(codes) > _SHOWN:
+        yield f"          and in {format_count(len(codes) - _SHOWN, 'more column')}"
     twice = len(values) - _count_distinct(values)
     if twice:
         yield f"repeated  {format_count(twice, 'row', 'equal')} an earlier one; fine if records can be equal"

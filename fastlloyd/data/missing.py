@@ -20,6 +20,8 @@ GAPS = "gaps"
 MISSING_RULES: tuple[Missing, ...] = ("refuse", "drop", "midpoint")
 
 _BLOCK_VALUES = 1 << 20
+_LEAST_CODES, _CODE_SHARE, _RARE_SHARE = 5, 0.001, 0.005
+_MOST_CODES, _LEAST_OTHERS = 3, 3
 
 
 def row_blocks(values: NDArray[np.float64], most: int = _BLOCK_VALUES) -> Iterator[slice]:
@@ -52,6 +54,56 @@ def count_missing(values: NDArray[np.float64], names: Sequence[str]) -> dict[str
     for rows in row_blocks(values):
         counts += np.count_nonzero(np.isnan(values[rows]), axis=0)
     return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
+
+
+def find_codes(raw_column: NDArray[np.float64]) -> list[tuple[float, int]]:
+    """Find values that may stand for a missing one, such as -999: frequent, and far from all others.
+
+    Up to three values of one side count if each stands in 5 rows and 0.1 % of them, and the gap to the others is wider
+    than the range of these. Rare values at the ends, 0.5 % of the rows, are left out of that range. There must be three
+    other values.
+
+    Parameters
+    ----------
+    raw_column : float64 array, shape (n,)
+        NaN where a value is missing.
+
+    Returns
+    -------
+    list of (float, int)
+        Each value and its number of rows, in increasing order.
+
+    Examples
+    --------
+    >>> find_codes(np.array([36.5, 37.0, 38.2] * 4 + [99.9] * 6))
+    [(99.9, 6)]
+    """
+    values, counts = np.unique(raw_column[~np.isnan(raw_column)], return_counts=True)
+    often = counts >= max(_LEAST_CODES, _CODE_SHARE * counts.sum())
+    first, end = 0, len(values)
+    while codes := _codes_at_an_end(values[first:end], counts[first:end], often[first:end]):
+        first, end = (first + codes, end) if codes > 0 else (first, end + codes)
+    outside = [*range(first), *range(end, len(values))]
+    return [(float(values[at]), int(counts[at])) for at in outside]
+
+
+def _codes_at_an_end(values: NDArray[np.float64], counts: NDArray[np.int64], often: NDArray[np.bool_]) -> int:
+    """Return how many of the first values are codes, or minus how many of the last; 0 for none."""
+    if len(values) <= _LEAST_OTHERS:
+        return 0
+    rare = _RARE_SHARE * counts.sum()
+    usual = np.flatnonzero(often | ((np.cumsum(counts) > rare) & (np.cumsum(counts[::-1])[::-1] > rare)))
+    for codes in range(1, min(_MOST_CODES, len(values) - _LEAST_OTHERS) + 1):
+        for sign, own, near, other in (
+            (1, slice(codes), codes - 1, codes),
+            (-1, slice(-codes, None), -codes, -codes - 1),
+        ):
+            if not often[own].all():
+                continue
+            rest = usual[usual >= codes] if sign > 0 else usual[usual < len(values) - codes]
+            if len(rest) and abs(values[near] - values[other]) > values[rest[-1]] - values[rest[0]]:
+                return sign * codes
+    return 0
 
 
 def missing_words(missing_in: Mapping[str, int], limit: int = 20) -> str:

@@ -87,10 +87,13 @@ def test_the_bounds_hold_the_values_and_a_column_of_noise_is_refused_by_name(
     ended = run_together(config_of(sites, masking=masking), 3)
     bounds = found(ended, tmp_path)
     sides = dict(zip(bounds.names or (), zip(bounds.lo.tolist(), bounds.hi.tolist(), strict=True), strict=True))
-    assert sides == {"age": (16.0, 128.0), "gain": (0.0, 1024.0), "sex": (0.0, 1.0)}
+    assert sides == {"age": (0.0, 128.0), "gain": (0.0, 1024.0), "sex": (0.0, 1.0)}
     result = ended.outcomes[PartyId(1)].result
     assert result is not None and result.quality.verdict == "poor" and ended.outcomes[PartyId(1)].raw_labels is None
-    assert "bounds of 3 of 4 columns" in result.quality.sentence and "in rare no value" in result.quality.sentence
+    assert (
+        "bounds of 3 of 4 columns" in result.quality.sentence
+        and "stands out of the noise: rare" in result.quality.sentence
+    )
     text = result.files["bounds.csv"]
     assert f"epsilon 2; delta {1 / (100 * N):.6g}; alpha 0.001" in text and "no bounds of rare" in text
     assert result.entry["noisy_sizes"] is None and result.common["parameters"]["alpha"] == 0.001

@@ -103,7 +103,7 @@ class PrivateBounds(MaskedSums):
         about = f"bounds of {len(found) - len(refused)} of {format_count(len(found), 'column')}, noise on a count of "
         about += f"{percent(share)} of N"
         if refused:
-            about += f"; in {name_some(refused, _SHOWN)} no value stands out of the noise: they have no bounds"
+            about += f"; no bounds where no value but the origin stands out of the noise: {name_some(refused, _SHOWN)}"
         if ends:
             about += f"; values of {name_some(ends, _SHOWN)} may lie beyond the box that was searched"
         verdict: Verdict = "fair" if share > GOOD else "good"
@@ -172,7 +172,7 @@ def _bounds_file(session: Session, plan: SumsPlan, noisy: Floats, noise: float) 
         f"# run {session.run_id.hex()}: {parties}",
         f"# epsilon {plan.epsilon:g}; delta {plan.delta:.6g}; alpha {ALPHA:g}; at most {plan.n_total} records",
         f"# noise of standard deviation {noise:.6g} on each count: {percent(noise / plan.n_total)} of the records",
-        *(f"# no bounds of {csv_cell(name)}: no value stands out of the noise" for name in refused),
+        *(f"# no bounds of {csv_cell(name)}: no value but the origin stands out of the noise" for name in refused),
     ]
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")

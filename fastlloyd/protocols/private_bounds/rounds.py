@@ -22,6 +22,8 @@ ALPHA = 1e-3
 """The probability, at most, that one of the empty bins of all columns begins or ends a core."""
 GROW = 2.0
 """A core grows while the next bin holds more than this times the noise."""
+REACH = 3
+"""Bounds of so many bins on one side of the origin, whose far end is 8 times as far as the near one, begin at it."""
 
 
 def place(raw_points: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -79,7 +81,7 @@ def cores(noisy: NDArray[np.float64], noise: float) -> list[tuple[int, int] | No
 
 
 def find(noisy: NDArray[np.float64], noise: float) -> list[tuple[int, int] | None]:
-    """Return the first and the last bin of each column within its bounds; None where nothing stands out of the noise.
+    """Return the first and the last bin of each column within its bounds; None where nothing but the origin stands out.
 
     Parameters
     ----------
@@ -89,17 +91,23 @@ def find(noisy: NDArray[np.float64], noise: float) -> list[tuple[int, int] | Non
     Notes
     -----
     Each core, grown outwards while the next bin holds more than `GROW` s. An empty bin next to it is taken with
-    probability 0.023; that makes the bounds on its side twice as wide.
+    probability 0.023; that makes the bounds on its side twice as wide. What lies near the origin is spread over many
+    small bins, and may not stand out in any of them: bounds that come near the origin reach to it, which makes them
+    wider by a seventh at most. The two bins at the origin alone are no bounds: they hold one value, and a run with them
+    would clip all others to it.
     """
     grown: list[tuple[int, int] | None] = []
     for row, core in zip(noisy, cores(noisy, noise), strict=True):
-        bounds = core
+        bounds = None
         if core is not None:
             first, last = core
             while first > 0 and row[first - 1] > GROW * noise:
                 first -= 1
             while last < BINS - 1 and row[last + 1] > GROW * noise:
                 last += 1
-            bounds = first, last
+            if last + 1 - first >= REACH:
+                first, last = min(first, DOUBLINGS + 1), max(last, DOUBLINGS)
+            if first < DOUBLINGS or last > DOUBLINGS + 1:
+                bounds = first, last
         grown.append(bounds)
     return grown

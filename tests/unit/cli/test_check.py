@@ -292,3 +292,13 @@ def test_public_values_that_no_run_takes_are_not_called_ready(tmp_path, capsys):
     with pytest.raises(RangeError, match="set ring_bits = 64"):
         main([*asked, "--n-total", "4000000000", "--clients", "2"])
     assert "ready" not in capsys.readouterr().out
+
+
+def test_codes_of_missing_values_are_shown_to_the_owner(tmp_path, capsys):
+    ages = [f"{20 + at % 60},{-999 if at % 10 == 0 else at % 7}" for at in range(100)]
+    (tmp_path / "own.csv").write_text("age,lab\n" + "\n".join(ages) + "\n")
+    assert main(["--data", str(tmp_path / "own.csv"), "--bounds", "0,100"]) == 0
+    said = [line for line in lines(capsys) if line.startswith("codes")]
+    assert said == [
+        "codes     column 'lab': -999 in 10 rows, far from all others: if that means missing, leave such cells empty"
+    ]

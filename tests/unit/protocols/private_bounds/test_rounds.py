@@ -58,13 +58,23 @@ def test_the_core_grows_while_the_next_bin_is_more_than_noise() -> None:
     found = find(
         noisy(
             {70: 900.0, 71: 0.0, 72: 900.0},  # a gap within the core stays
-            {70: 900.0, 71: more, 72: more, 73: less, 74: more, 69: less},
+            {70: 900.0, 71: more, 72: less, 73: more, 69: less},
             {0: 900.0, BINS - 1: 900.0},
             {60: 4.0 * NOISE},  # below z s
+            {DOUBLINGS: 900.0, DOUBLINGS + 1: 900.0, 90: 4.0 * NOISE},  # the origin alone
+            {DOUBLINGS + 1: 900.0, DOUBLINGS + 2: more},
         ),
         NOISE,
     )
-    assert found == [(70, 72), (70, 72), (0, BINS - 1), None]
+    assert found == [(65, 72), (70, 71), (0, BINS - 1), None, None, (DOUBLINGS + 1, DOUBLINGS + 2)]
+
+
+def test_bounds_that_come_near_the_origin_reach_to_it() -> None:
+    """Of three bins or more on one side, as 16 to 128: a cluster near 0 is spread over many bins."""
+    found = find(noisy({70: 900.0, 71: 900.0}, {70: 900.0, 72: 900.0}, {30: 900.0, 32: 900.0}, {60: 900.0}), NOISE)
+    assert found == [(70, 71), (DOUBLINGS + 1, 72), (30, DOUBLINGS), (60, 60)]
+    narrow, wide = EDGES[72 + 1] - EDGES[70], EDGES[72 + 1] - EDGES[DOUBLINGS + 1]
+    assert wide / narrow == pytest.approx(8 / 7)
 
 
 def test_empty_bins_count_at_the_stated_rate() -> None:
