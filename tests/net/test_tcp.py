@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import socket
 import ssl
 import struct
@@ -766,6 +768,21 @@ def test_a_server_that_has_not_started_is_waited_for_until_the_deadline(monkeypa
         f"waiting for the server at {address} (connection refused: it has not started, or its run has ended); "
         "trying again for 0.6 s"
     ]
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))])
+def test_a_machine_that_does_not_answer_is_no_server_that_has_not_started(monkeypatch, error) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(socket, "create_connection", fails)
+    monkeypatch.setattr(spoke, "_REMIND_S", 0.0)
+    said: list[str] = []
+    with pytest.raises(PeerTimeout, match="firewalls"):
+        join(Route(Address("192.0.2.1", 4400), 1, None), deadline_s=0.6, note=said.append)
+    assert len(said) >= 2 and not any("has not started" in text or "will be started" in text for text in said)
+    assert all("a firewall on the way" in text for text in said)
+    assert "check --server, and the firewalls" in said[1]
 
 
 def test_a_resolver_that_does_not_answer_is_named_in_place_of_the_operator(monkeypatch) -> None:

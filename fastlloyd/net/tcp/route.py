@@ -5,6 +5,8 @@ Source: docs/sites.md, "On the wire".
 
 from __future__ import annotations
 
+import errno
+import os
 import selectors
 import socket
 import ssl
@@ -23,6 +25,8 @@ from fastlloyd.wire.header import SERVER
 MOST_OFFER_BYTES = 1 << 18
 # Why an attempt failed, if the resolver gave no answer: neither the server nor a firewall has to do with it.
 NOT_LOOKED_UP = "this machine's name service does not answer"
+# If the machine answered, and no program there listens.
+NOBODY_LISTENS = os.strerror(errno.ECONNREFUSED).lower()
 _ATTEMPT_S = 10.0
 _LEAST_S = 0.05
 # A connection, and the server's answer on it.

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from fastlloyd.errors import ConfigError, FastLloydError, PeerError, PeerGone, PeerTimeout
 from fastlloyd.net.tcp.admission import Admission, Welcome
 from fastlloyd.net.tcp.delivery import NO_ID, Delivery, most_kept
-from fastlloyd.net.tcp.route import NOT_LOOKED_UP, Found, Route
+from fastlloyd.net.tcp.route import NOBODY_LISTENS, NOT_LOOKED_UP, Found, Route
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import CLOSE_S, SILENCE_S, Connection, TcpTransport
 from fastlloyd.wire.header import SERVER, PartyId, clients
@@ -272,13 +272,18 @@ def reach(route: Route, *, deadline_s: float, note: Callable[[str], None], allow
                 rank=SERVER.rank,
             )
         unclear = not listens and route.proxy is None and why != NOT_LOOKED_UP
-        maybe = ": it has not started, or its run has ended" if unclear else ""
+        maybe, ask = "", "ask the operator whether `fastlloyd serve` will be started"
+        if unclear and why == NOBODY_LISTENS:
+            maybe = ": it has not started, or its run has ended"
+        elif unclear:  # a machine that can be reached refuses
+            maybe = ": a wrong address, a firewall on the way, or a machine that is off"
+            ask = f"check {route.flag}, and the firewalls here and at the operator"
         if pause_s == _FIRST_PAUSE_S:
             note(f"waiting for the server at {route} ({why}{maybe}); trying again for {deadline_s:g} s")
         elif time.monotonic() >= remind:
             note(
                 f"still waiting for the server at {route} ({why}{maybe}), for {end - time.monotonic():.0f} s more: "
-                "ask the operator whether `fastlloyd serve` will be started; Ctrl-C ends this wait"
+                f"{ask}; Ctrl-C ends this wait"
             )
             remind_s *= 2
             remind = time.monotonic() + remind_s
