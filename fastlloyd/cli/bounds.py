@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
+from fastlloyd.cli.options import Parser, add_run_options, number, parse_run_options
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.protocols.registry import FOLLOWING
 from fastlloyd.run.config import OPTIONS
@@ -37,6 +38,20 @@ def main(argv: Sequence[str]) -> int:
     flag, out = ("--out", options.out) if options.run_file is None else ("--run-file", options.run_file)
     if out.exists() and not config.overwrite:
         raise ConfigError(f"{flag} {out}: exists already; remove it, give another name, or add --overwrite")
+    if options.share is not None:
+        from fastlloyd.privacy.calibration import stated_delta
+        from fastlloyd.protocols.private_bounds.plan_lines import split_epsilon
+        from fastlloyd.protocols.private_bounds.protocol import PROTOCOL
+        from fastlloyd.run.inputs import settle_size
+
+        records, k = settle_size(config, None)
+        delta = stated_delta(PROTOCOL.public_parameters(config, n - 1, records, k).delta, records)
+        own, left = split_epsilon(config.epsilon, delta, options.share)
+        sys.stdout.write(
+            f"share: epsilon {own:g} for the bounds, then --epsilon {left:g} for the run that follows; both together "
+            f"{config.epsilon:g} at delta {delta:.3g}\n"
+        )
+        config, words = replace(config, epsilon=own), [*words, "--epsilon", repr(own)]
     if config.columns:  # else only the parties' files tell how many columns there are
         lines = find_protocol(_PROTOCOL).plan_lines(config, n - 1, len(config.columns))
         sys.stdout.write("".join(f"{line}\n" for line in lines))
@@ -63,6 +78,10 @@ def _own_parser() -> Parser:
     parser.add_argument("-n", type=int, metavar="N", help="processes: one server and N - 1 clients (default 3)")
     about = "where the bounds go (default ./%(default)s)"
     parser.add_argument("--out", type=Path, default=Path("bounds.csv"), metavar="FILE", help=about)
+    about = (
+        "--epsilon is of the bounds and of the run that follows together; this share of 1/sigma^2 is theirs (0.1, say)"
+    )
+    parser.add_argument("--share", type=number(float, 0.001, 0.999), metavar="S", help=about)
     about = "for sites: write the run file of all parties, and run nothing"
     parser.add_argument("--run-file", type=Path, metavar="FILE.toml", help=about)
     return parser

@@ -231,7 +231,28 @@ def test_the_command_writes_the_run_file_for_sites_and_refuses_what_is_in_the_wa
         bounds_command([*words, "-n", "1"])
     with pytest.raises(ConfigError, match="good bounds need --epsilon"):
         bounds_command([*words, "--epsilon", "0.01"])
+    with pytest.raises(ConfigError, match="--epsilon: expected"):
+        bounds_command([*words, "--epsilon", "0.001", "--share", "0.001"])
     assert plan_command(["--config", "bounds.toml", "-n", "4"]) == 0
+
+
+@pytest.mark.parametrize("masking", ["common", "pairwise"])
+def test_a_share_of_a_budget_and_the_rest_of_it_are_together_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], masking: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["--columns", "age,sex", "--n-total", "3000", "--epsilon", "1", "--masking", masking]
+    bounds_command([*words, "--share", "0.1", "--run-file", "bounds.toml", "-n", "4"])
+    said = capsys.readouterr().out.split("\n")[0]
+    assert said.endswith("both together 1 at delta 3.33e-06")
+    config = load_config("bounds.toml", links=False)
+    left = float(said.split("--epsilon ")[1].split()[0])
+    follows = RunConfig(epsilon=left, n_total=3000, k=3, masking=masking, bounds="0,1", data="x.csv")
+    releases = [*protocol().planned(config, 3, 2).all_releases()]
+    releases += [replace(one, run="00") for one in find_protocol("fastlloyd-plus").foresee(follows, 3, 2).releases]
+    assert 0.9999 < spent(releases, 1 / 300_000) <= 1.0
+    multipliers = [one.noise_multiplier**-2 for one in releases]
+    assert multipliers[0] / sum(multipliers) == pytest.approx(0.1, rel=1e-3)
 
 
 def test_the_dossier_says_what_is_released(sites: Path) -> None:

@@ -6,10 +6,11 @@ Source: docs/privacy.md, "Bounds that nobody knows".
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.accountant import SAMPLER_DELTA
+from fastlloyd.privacy.accountant import SAMPLER_DELTA, gdp_epsilon
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier, stated_delta
 from fastlloyd.privacy.limits import MOST_EPSILON
 from fastlloyd.protocol.sums import SumsParameters
@@ -26,6 +27,26 @@ def noise_share(public: SumsParameters, m: int) -> float:
     delta = stated_delta(public.delta, public.n_total)
     sigma = gaussian_noise_multiplier(public.epsilon, delta - SAMPLER_DELTA)
     return sigma * public.all_noise * math.sqrt(m) / public.n_total
+
+
+def split_epsilon(epsilon: float, delta: float, share: float) -> tuple[float, float]:
+    """Return the epsilon of the bounds, and that of the run that follows, if both together have one.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of both together.
+    share : float
+        Of 1 / sigma^2 for the bounds, above 0 and below 1; Gaussian releases add in it.
+
+    Returns
+    -------
+    float, float
+        Rounded down to six digits.
+    """
+    mu = 1.0 / gaussian_noise_multiplier(epsilon, delta - SAMPLER_DELTA)
+    bounds, run = (gdp_epsilon(mu * math.sqrt(part), delta - SAMPLER_DELTA) for part in (share, 1.0 - share))
+    return _round(bounds, 6, math.floor), _round(run, 6, math.floor)
 
 
 def check_share(public: SumsParameters, m: int) -> None:
@@ -58,7 +79,7 @@ def _least_epsilon(public: SumsParameters, m: int) -> float | None:
         middle = math.sqrt(low * high)
         fits = noise_share(replace(public, epsilon=middle), m) <= GOOD
         low, high = (low, middle) if fits else (middle, high)
-    return _round_up(high)
+    return _round(high)
 
 
 def _least_records(public: SumsParameters, m: int) -> int | None:
@@ -70,10 +91,12 @@ def _least_records(public: SumsParameters, m: int) -> int | None:
         middle = math.isqrt(low * high)
         fits = noise_share(replace(public, n_total=middle), m) <= GOOD
         low, high = (low, middle) if fits else (middle + 1, high)
-    return int(_round_up(high))
+    return int(_round(high))
 
 
-def _round_up(value: float) -> float:
-    """Round up to two digits."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.ceil(value / unit) * unit:.6g}")
+def _round(value: float, digits: int = 2, way: Callable[[float], int] = math.ceil) -> float:
+    """Round to some digits, up unless another way is given."""
+    if value <= 0.0:
+        return 0.0
+    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return float(f"{way(value / unit) * unit:.{digits}g}")
