@@ -12,6 +12,7 @@ from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.blocks import to_markdown
 from fastlloyd.dossier.content import make_dossier
 from fastlloyd.dossier.planned_run import plan_run
+from fastlloyd.dossier.study import read_study
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.report.files import PUBLIC_MODE
 from fastlloyd.report.page.render import available, render
@@ -38,7 +39,10 @@ def main(argv: Sequence[str]) -> int:
     elif options.clients is None:
         raise ConfigError("--clients: expected the number of clients, or a --roster, which lists them")
     clients = len(roster.entries) - 1 if roster is not None else options.clients
-    run = plan_run(config, clients, roster, d=options.d, purpose=" ".join((options.purpose or "").split()))
+    folders = [Path(folder) for folder in options.earlier or ()]
+    earlier = read_study(folders, None if config.roster is None else Path(config.roster))
+    purpose = " ".join((options.purpose or "").split())
+    run = plan_run(config, clients, roster, d=options.d, purpose=purpose, earlier=earlier)
     document = make_dossier(run)
     formats = options.format or ([*FORMATS] if options.output is not None and available() else ["md"])
     texts = {"md": to_markdown(document)}
@@ -78,6 +82,12 @@ def parser() -> Parser:
     )
     add_planned_run_options(made)
     made.add_argument("--clients", type=int, metavar="M", help="number of clients, if there is no roster")
+    made.add_argument(
+        "--earlier",
+        action="append",
+        metavar="DIR",
+        help="folder of a finished run on the same records, for the sum; once for each run",
+    )
     made.add_argument("--purpose", metavar="TEXT", help="what the run is for (default: a line to fill in)")
     made.add_argument("--output", metavar="DIR", help="folder for dossier.md and dossier.html (default: printed)")
     made.add_argument(

@@ -9,6 +9,7 @@ Source: docs/data-protection.md.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 from fastlloyd.crypto.link.identity import group_hex
@@ -28,6 +29,7 @@ from fastlloyd.dossier.standing import (
     open_points,
     promise_words,
 )
+from fastlloyd.dossier.study import spent_together
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.report.claim import Claim
@@ -54,6 +56,7 @@ def make_dossier(run: PlannedRun) -> Dossier:
         Section("What leaves, and in which form", list(_leaving(run))),
         Section("Who could learn what", list(_learning(run))),
         Section("The promise", list(_promise(run))),
+        *([Section("Runs on the same records", list(_study(run)))] if run.earlier or run.follows else []),
         Section("What is not promised", [Items(list(not_promised(run)))]),
         Section(
             "State, ledger and how long files stay", [files(labels=not run.vertical), FILES_NOTE, Text(_budget(run))]
@@ -331,6 +334,48 @@ def _conditions(run: PlannedRun, claim: Claim) -> Iterator[str]:
     sentence = unit_sentence(run.config)
     if sentence is not None:
         yield f"The unit is {sentence}."
+
+
+def _study(run: PlannedRun) -> Iterator[Block]:
+    """List finished runs on the same records, and what all spend together."""
+    known = {one.run for one in run.earlier}
+    if run.follows and run.follows not in known:
+        yield Text(
+            f"This run goes on from run {run.follows[:16]}, whose result it describes, and adds to what that one has "
+            "spent. Its folder was not given: fastlloyd dossier --earlier DIR lists it, and says the sum."
+        )
+    if not run.earlier:
+        return
+    rows = [
+        (one.run[:16], one.protocol, one.created, one.after[:16], _spent(one.spent, one.delta)) for one in run.earlier
+    ]
+    rows.append(("this run", run.config.protocol, "planned", run.follows[:16], _short_spent(run)))
+    yield Listing(("run", "protocol", "when", "goes on from", "spends"), rows)
+    if run.foreseen is None:
+        yield Text(f"What all spend together cannot be said: {run.why_unforeseen}.")
+        return
+    together = spent_together(run.earlier, run.foreseen.releases, run.delta or 0.0)
+    yield Text(
+        f"All together: {_spent(*together)}, composed as if all runs were fixed in advance, for whoever all of them "
+        "protect. Only the runs that were named here are counted; the ledger of each site counts all of its runs "
+        "(fastlloyd ledger), and a lifetime budget (--budget) limits them."
+    )
+
+
+def _spent(epsilon: float, delta: float) -> str:
+    """Format what was spent."""
+    if math.isinf(epsilon):
+        return "no epsilon holds"
+    return f"epsilon {format_epsilon(epsilon)}" + (f", delta {delta:.3g}" if delta else "")
+
+
+def _short_spent(run: PlannedRun) -> str:
+    """Format what this run spends."""
+    if run.unit is None:
+        return "no epsilon holds"
+    if run.foreseen is None:
+        return f"epsilon {format_epsilon(run.config.epsilon)}"
+    return _spent(spent(run.foreseen.releases, run.delta or 0.0), run.delta or 0.0)
 
 
 def _budget(run: PlannedRun) -> str:

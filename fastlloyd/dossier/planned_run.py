@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.dossier.study import StudyRun
 from fastlloyd.gate.held import party_folders
+from fastlloyd.protocols.registry import FOLLOWING
 from fastlloyd.report.sight import Flow, Sight, Sights, who_sees
 from fastlloyd.run.budget_terms import Limit, Terms
 from fastlloyd.run.config import VERTICAL, RunConfig
@@ -46,6 +48,8 @@ class PlannedRun:
     limits : tuple of Limit
         Lifetime limits that stand in the state directory, where one is named and there: of each party in it that has
         one.
+    earlier : tuple of StudyRun
+        Finished runs on the same records.
     """
 
     config: RunConfig
@@ -58,6 +62,12 @@ class PlannedRun:
     terms: Claim | None = None
     purpose: str = ""
     limits: tuple[Limit, ...] = ()
+    earlier: tuple[StudyRun, ...] = ()
+
+    @property
+    def follows(self) -> str:
+        """Id of the finished run that this one goes on from; empty: of none."""
+        return str(self.config.own_settings.get("run", "")) if self.config.row in FOLLOWING else ""
 
     @property
     def limited(self) -> bool:
@@ -155,13 +165,23 @@ class PlannedRun:
         return [one for one in together if one.open]
 
 
-def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int | None, purpose: str = "") -> PlannedRun:
+def plan_run(
+    config: RunConfig,
+    clients: int,
+    roster: Roster | None,
+    *,
+    d: int | None,
+    purpose: str = "",
+    earlier: tuple[StudyRun, ...] = (),
+) -> PlannedRun:
     """Return a run before it happens, from its run file.
 
     Parameters
     ----------
     d : int or None
         Number of features; None: as the bounds or columns name them.
+    earlier : tuple of StudyRun
+        Finished runs on the same records.
 
     Raises
     ------
@@ -188,6 +208,7 @@ def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int |
         terms=None if any_d is None else any_d.claim,
         purpose=purpose,
         limits=_kept_limits(config.state_dir),
+        earlier=earlier,
     )
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +17,12 @@ import pytest
 
 from fastlloyd.cli.describe import main as describe_command
 from fastlloyd.describe.columns import columns_from_json
-from fastlloyd.errors import ConfigError, DataError, SecurityError
-from fastlloyd.lifecycle.masked_sums import MaskedUpdate
+from fastlloyd.dossier.blocks import to_markdown
+from fastlloyd.dossier.content import make_dossier
+from fastlloyd.dossier.planned_run import plan_run
+from fastlloyd.dossier.study import read_study
+from fastlloyd.errors import ConfigError, DataError, PeerError, SecurityError
+from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.lifecycle.sealed import SealedParts
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, gdp_epsilon, spent
 from fastlloyd.protocol.sums import MaskedSums
@@ -289,6 +294,18 @@ def test_a_lost_client_is_left_out_and_ranges_say_the_noise_that_there_is(finish
         assert float(line["high"]) - float(line["low"]) == pytest.approx(2 * NORMAL_TAIL * deviation, rel=1e-3)
 
 
+def test_with_pairwise_masks_a_lost_client_is_named_and_nothing_is_released(finished: Path) -> None:
+    sent: set[int] = set()
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes | None:
+        sent.add(header.type)
+        return None if header.type == MaskedUpdate.TYPE and sender.rank == 3 else body
+
+    with pytest.raises(PeerError, match="client 3"):
+        run_together(config_of(finished, masking="pairwise"), 3, tap=tap)
+    assert MaskedUpdate.TYPE in sent and NoisyMaskedSum.TYPE not in sent
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("masking", ["common", "threshold"])
 def test_a_killed_run_goes_on_and_releases_nothing_twice(
@@ -446,6 +463,24 @@ def test_what_the_command_refuses(
     with pytest.raises(ConfigError, match=expected):
         describe_command([str(finished / "result"), "--columns", "columns.toml", *words])
     assert (tmp_path / "columns.toml").read_text() == COLUMNS_FILE and not (tmp_path / "describe.toml").exists()
+
+
+def test_the_dossier_lists_the_runs_before_it_and_what_all_spend_together(finished: Path) -> None:
+    planned = plan_description(finished / "result", columns_from_json(COLUMNS, "the test"), epsilon=0.5)
+    alone = to_markdown(make_dossier(plan_run(planned.config, 3, None, d=2)))
+    run = planned.run[0].run
+    assert f"goes on from run {run[:16]}" in alone and "All together" not in alone
+    earlier = read_study([finished / "result"])
+    text = to_markdown(make_dossier(plan_run(planned.config, 3, None, d=2, earlier=earlier)))
+    assert f"| {run[:16]} | fastlloyd-plus |" in text and "Its folder was not given" not in text
+    found = re.search(r"All together: epsilon ([\d.]+), delta ([\d.e-]+), composed", text)
+    assert found is not None and float(found[2]) == pytest.approx(planned.delta, rel=1e-2)
+    assert planned.epsilon_after <= float(found[1]) <= planned.epsilon_after * 1.001  # rounded up
+    assert "| this run | describe | planned |" in text
+    with pytest.raises(ConfigError, match="was given already"):
+        read_study([finished / "result", finished / "result"])
+    with pytest.raises(ConfigError, match="--earlier"):
+        read_study([finished])
 
 
 def test_the_dossier_names_the_columns(finished: Path) -> None:
