@@ -32,6 +32,7 @@ MALE, FEMALE = 8507, 8532
 INPATIENT, OUTPATIENT = 9201, 9202
 BMI, SYSTOLIC, HBA1C = 3038553, 3004249, 3004410
 DIABETES, HYPERTENSION = 201826, 320128
+HEART_FAILURE, COPD, DEPRESSION = 316139, 255573, 440383
 # Of each kind of patient: age, body mass index, systolic pressure (mmHg), HbA1c (%), visits a year, and the shares
 # with diabetes and hypertension.
 KINDS = (
@@ -39,6 +40,8 @@ KINDS = (
     (67, 27.5, 152, 5.7, 4.0, 0.10, 0.90),
     (58, 33.0, 136, 8.1, 7.0, 0.97, 0.45),
 )
+# And the shares with heart failure, chronic obstructive pulmonary disease and depression, which are no features.
+FURTHER = ((0.01, 0.02, 0.15), (0.25, 0.10, 0.08), (0.12, 0.15, 0.20))
 SPREAD = (7, 2.0, 8, 0.4)
 FIRST_DAY = date(2024, 1, 1)
 
@@ -67,7 +70,7 @@ def main() -> None:
 
 def fill(database: sqlite3.Connection, hospital: int, people: int) -> None:
     """Write one hospital's people."""
-    rng = np.random.default_rng([2024, hospital])
+    rng, further = (np.random.default_rng([year, hospital]) for year in (2024, 2025))
     # Another mixture at each hospital.
     kinds = rng.choice(len(KINDS), size=people, p=rng.dirichlet([6.0] * len(KINDS)))
     rows: dict[str, list[tuple[object, ...]]] = {
@@ -82,6 +85,10 @@ def fill(database: sqlite3.Connection, hospital: int, people: int) -> None:
         for concept, share in ((DIABETES, diabetes), (HYPERTENSION, hypertension)):
             if rng.random() < share:
                 rows["condition_occurrence"].append((len(rows["condition_occurrence"]) + 1, person, concept, day(rng)))
+        for concept, share in zip((HEART_FAILURE, COPD, DEPRESSION), FURTHER[kind], strict=True):
+            if further.random() < share:
+                known = rows["condition_occurrence"]
+                known.append((len(known) + 1, person, concept, day(further)))
         for _ in range(rng.poisson(visits)):
             where = INPATIENT if rng.random() < 0.15 else OUTPATIENT
             rows["visit_occurrence"].append((len(rows["visit_occurrence"]) + 1, person, where, day(rng)))
