@@ -25,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
         Flags that do not fit, noise that would hide where the values lie, or a file that is in the way.
     """
     options, rest = _own_parser().parse_known_args(argv)
-    words = ["--output", _PROTOCOL, *rest, "--protocol", _PROTOCOL]
+    words = ["--output", _PROTOCOL, "--masking", "threshold", *rest, "--protocol", _PROTOCOL]
     config, _ = parse_run_options(parser(), words, links=options.run_file is None)
     n = 3 if options.n is None else options.n
     if n < 2:

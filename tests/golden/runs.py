@@ -88,8 +88,8 @@ CASES: Mapping[str, Mapping[str, tuple[int, dict[str, Any]]]] = {
         "threshold masks": _describe(3, masking="threshold"),
     },
     "private-bounds": {
-        "common masks": _horizontal("private-bounds", bounds=None, k=None),
         "pairwise masks": _horizontal("private-bounds", 3, k=None, masking="pairwise"),
+        "threshold masks": _horizontal("private-bounds", bounds=None, k=None, masking="threshold"),
     },
     "vertical-plain": {"defaults": _vertical("vertical-plain")},
     "vertical-he": {

@@ -56,6 +56,7 @@ def config_of(folder: Path, **more: Any) -> RunConfig:
         "data": str(folder / "own_{client}.csv"),
         "columns": COLUMNS,
         "missing": "midpoint",
+        "masking": "threshold",
         "n_total": N,
         "client_caps": (700, 400, 400),
         "epsilon": 2.0,
@@ -74,13 +75,19 @@ def found(ended: InMemory, folder: Path) -> Bounds:
 class TestContract(ProtocolContract):
     """What every protocol must do; MPI, other masks over TCP and processes are shown by `describe` and the example."""
 
-    config: ClassVar[RunConfig] = RunConfig(protocol="private-bounds", dataset="iris", epsilon=20.0)
+    config: ClassVar[RunConfig] = RunConfig(
+        protocol="private-bounds", dataset="iris", epsilon=20.0, masking="threshold"
+    )
     test_over_mpi_it_is_the_same = None  # type: ignore[assignment]
     test_with_other_masks_it_is_the_same = None  # type: ignore[assignment]
     test_the_dossier_says_who_sees_what = None  # type: ignore[assignment]
 
+    @pytest.mark.parametrize("masking", ["pairwise", "threshold"])
+    def test_the_noise_that_is_added_is_the_plan_s(self, masking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().test_the_noise_that_is_added_is_the_plan_s(masking, monkeypatch)
 
-@pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])
+
+@pytest.mark.parametrize("masking", ["pairwise", "threshold"])
 def test_the_bounds_hold_the_values_and_a_column_of_noise_is_refused_by_name(
     sites: Path, tmp_path: Path, masking: str
 ) -> None:
@@ -138,19 +145,23 @@ def test_a_value_that_is_missing_counts_nowhere_and_with_unit_people_count_once(
     assert not exact
 
 
-@pytest.mark.parametrize("masking", ["common", "threshold"])
-def test_with_a_client_lost_the_rule_uses_the_noise_that_there_is(sites: Path, tmp_path: Path, masking: str) -> None:
+def test_with_a_client_lost_the_rule_uses_the_noise_that_there_is(sites: Path, tmp_path: Path) -> None:
     def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes | None:
         return None if header.type == MaskedUpdate.TYPE and sender.rank == 3 else body
 
-    config = config_of(sites, masking=masking, min_clients=2, columns=("age",))
+    config = config_of(sites, min_clients=2, columns=("age",))
     ended = run_together(config, 3, tap=tap)
     assert found(ended, tmp_path).hi[0] == 128.0
     result = ended.outcomes[PartyId(1)].result
     assert result is not None and result.common["rounds"][0]["clients_included"] == [1, 2]
     plan = protocol().planned(config, 3, 1)
-    noise = plan.rounds[0] * (math.sqrt(2.0) if masking == "threshold" else 1.0)  # two shares of one that counts
+    noise = plan.rounds[0] * math.sqrt(2.0)  # two shares of one that counts
     assert f"standard deviation {noise:.6g} on" in result.files["bounds.csv"]
+
+
+def test_common_masks_are_refused_for_the_server_gets_the_bounds_and_would_know_their_noise(sites: Path) -> None:
+    with pytest.raises(ConfigError, match="--masking common: private-bounds expects threshold or pairwise"):
+        run_together(config_of(sites, masking="common"), 3)
 
 
 def protocol() -> PrivateBounds:
@@ -163,18 +174,18 @@ def test_the_noise_over_n_decides_and_the_refusal_names_what_would_do() -> None:
     """Good up to 0.01, fair up to 0.02, else refused with an epsilon or N that makes the bounds good."""
 
     def config(epsilon: float, n_total: int = 2000) -> RunConfig:
-        return RunConfig(protocol="private-bounds", data="x.csv", n_total=n_total, epsilon=epsilon)
+        return RunConfig(protocol="private-bounds", data="x.csv", n_total=n_total, epsilon=epsilon, masking="pairwise")
 
     def share(one: RunConfig) -> float:
         public: SumsParameters = protocol().public_parameters(one, 3, one.n_total or 0, 1)
         return noise_share(public, 10)
 
-    assert share(config(0.2)) > MOST and GOOD < share(config(0.4)) <= MOST and share(config(0.7)) <= GOOD
-    for epsilon, words in ((0.4, "fair"), (0.7, "good")):
+    assert share(config(0.2)) > MOST and GOOD < share(config(0.4)) <= MOST and share(config(0.8)) <= GOOD
+    for epsilon, words in ((0.4, "fair"), (0.8, "good")):
         plan = protocol().planned(config(epsilon), 3, 10)
         assert plan.noise_on(PART, 0) / 2000 == pytest.approx(share(config(epsilon)), rel=1e-3)
         assert f": {words}" in str(protocol().outlook(config(epsilon), plan)[0])
-    with pytest.raises(ConfigError, match="got 2.7 %") as refused:
+    with pytest.raises(ConfigError, match="got 3.3 %") as refused:
         protocol().planned(config(0.2), 3, 10)
     words = str(refused.value).split()
     least, records = float(words[words.index("need") + 2]), int(words[words.index("or") + 2])
@@ -236,7 +247,7 @@ def test_the_command_writes_the_run_file_for_sites_and_refuses_what_is_in_the_wa
     assert plan_command(["--config", "bounds.toml", "-n", "4"]) == 0
 
 
-@pytest.mark.parametrize("masking", ["common", "pairwise"])
+@pytest.mark.parametrize("masking", ["threshold", "pairwise"])
 def test_a_share_of_a_budget_and_the_rest_of_it_are_together_the_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], masking: str
 ) -> None:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import format_count, name_some
+from fastlloyd.errors import ConfigError, format_count, name_some
 from fastlloyd.protocol.masked import masked_flow, masked_sights
 from fastlloyd.protocol.sums import Floats, MaskedSums, Part, SumsEnd, SumsParameters, SumsPlan
 from fastlloyd.protocols.private_bounds.plan_lines import GOOD, MOST, check_share
@@ -49,6 +49,22 @@ class PrivateBounds(MaskedSums):
     def load(self, config: RunConfig, inputs: Any, me: PartyId) -> Any:
         """Load a client's own records; a missing value that a later run would fill counts nowhere."""
         return None if me.is_server else load_own(config, inputs, me, gaps=True)
+
+    def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> SumsParameters:
+        """Return the public parameters of a run.
+
+        Raises
+        ------
+        ConfigError
+            The masks are common. The bounds are for a run whose server gets them as public values, and with common
+            masks the server knows the noise behind them.
+        """
+        if config.masking == "common":
+            raise ConfigError(
+                f"--masking common: {config.protocol} expects threshold or pairwise; the run that follows tells the "
+                "bounds to its server, and with common masks the server knows their noise"
+            )
+        return super().public_parameters(config, clients, n_total, k)
 
     def make_plan(self, public: SumsParameters, names: tuple[str, ...]) -> SumsPlan:
         """Make the plan of a run.
@@ -155,7 +171,7 @@ class PrivateBounds(MaskedSums):
 
     def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
         """Return where data are and go."""
-        released = f"the noisy bounds of each column (alpha {ALPHA:g})"
+        released = f"the noisy bounds of each column (alpha {ALPHA:g}), which the run that follows tells its server"
         return masked_flow(facts, released=released, labels="there are no clusters")
 
 
