@@ -64,6 +64,7 @@ def main(argv: Sequence[str]) -> int:
         total=options.total,
         quality=quality,
         names=None if options.names is None else Path(options.names),
+        min_size=options.min_size,
         changes=given,
     )
     sys.stdout.write("".join(f"{line}\n" for line in planned.lines()))
@@ -112,6 +113,13 @@ def parser() -> Parser:
     parser.add_argument("--epsilon", type=number(float, least, most), metavar="E", help="epsilon of the description")
     parser.add_argument("--total", type=number(float, least, most), metavar="E", help="of run and description together")
     parser.add_argument("--names", metavar="FILE.toml", help="public names of the clusters by number, in all files")
+    parser.add_argument(
+        "--min-size",
+        type=number(int, 1, 10**12),
+        default=0,
+        metavar="N",
+        help="leave out clusters and numbers of fewer than N records, by noisy sizes",
+    )
     parser.add_argument("-n", type=int, metavar="N", help="run all: a server and N - 1 clients on this machine")
     parser.add_argument("--data", metavar="TEMPLATE", help="with -n: the records (default: as the finished run)")
     parser.add_argument("--output", default="description", metavar="DIR", help="with -n: default ./%(default)s")

@@ -18,7 +18,7 @@ Source: docs/privacy.md, "Descriptions of clusters".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -30,9 +30,10 @@ from fastlloyd.describe.columns import DescribedColumn
 from fastlloyd.report.ranges import NORMAL_TAIL
 
 Floats = NDArray[np.float64]
-Shown = Literal["fine", "coarse", "nothing"]
+Shown = Literal["fine", "coarse", "nothing", "below"]
 # Measure, value, what may be shown; number, the ends of its narrow range, and of its wide one.
 _Line = tuple[str, str, Shown, Sequence[Any]]
+_NOTHING = (None, None, None, None, None)
 FINE, COARSE = 0.05, 0.2
 """Noise over records: up to the first, numbers are shown with ranges; up to the second, ranges alone; else nothing."""
 QUARTILES = {"quartile 1": 0.25, "median": 0.5, "quartile 3": 0.75}
@@ -55,8 +56,9 @@ class Described:
         Released number and the ends of its 95 % range for the noise; None where they are not shown.
     wide_low, wide_high : float or None
         Ends of the 95 % range for noise and sampling; of a size, which is about these records alone, those for noise.
-    shown : {'fine', 'coarse', 'nothing'}
-        'coarse': the range says more than the number. 'nothing': too few records for this budget.
+    shown : {'fine', 'coarse', 'nothing', 'below'}
+        'coarse': the range says more than the number. 'nothing': too few records for this budget. 'below': fewer
+        records than are shown (`hide_small`).
     """
 
     cluster: int
@@ -201,6 +203,27 @@ def describe(layout: Layout, noisy: Floats, *, noise: float, n_total: int, fract
                 kept = [None] * 5 if shown == "nothing" else [float(one) for one in numbers]
                 number, low, high, wide_low, wide_high = kept
                 yield Described(cluster, name, measure, value, number, low, high, wide_low, wide_high, shown)
+
+
+def hide_small(lines: Iterable[Described], least: int) -> Iterator[Described]:
+    """Yield the lines of `describe` without the numbers behind which fewer than `least` records stand, as released.
+
+    A share stands for the records of its value, other numbers of a column for those that have a value.
+
+    Notes
+    -----
+    Privacy: post-processing. It follows from released values and a public number, and adds nothing to the promise.
+    """
+    size = there = 0.0
+    for line in lines:
+        if line.measure == "size":
+            size = line.estimate or 0.0
+        about = there
+        if line.measure == "share":
+            about = size * (line.estimate or 0.0)
+            there = size - about  # the last of a column is the share of the missing ones
+        hidden = bool(line.column) and line.estimate is not None and about < least
+        yield Described(line.cluster, line.column, line.measure, line.value, *_NOTHING, "below") if hidden else line
 
 
 def _part(found: Consistent, size: float) -> Iterator[_Line]:

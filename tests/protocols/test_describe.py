@@ -202,6 +202,23 @@ def test_with_hardly_any_noise_it_says_what_is_true_of_all_sites_together(finish
         assert float(line["wide_low"]) < float(line["low"]) < float(line["high"]) < float(line["wide_high"])
 
 
+def test_a_small_cluster_is_in_no_file_and_the_others_keep_their_numbers(finished: Path) -> None:
+    config = config_of(finished, epsilon=100.0)
+    sizes = [float(line["estimate"]) for line in lines_of(run_together(config, 3)) if line["measure"] == "size"]
+    small, large = sorted(range(2), key=lambda cluster: sizes[cluster])
+    for least, kept in ((round(sum(sizes) / 2), [large]), (1300, [])):
+        setting = {"describe": {"min_size": least}}
+        ended = run_together(config_of(finished, epsilon=100.0, settings=setting), 3)
+        result = ended.outcomes[PartyId(1)].result
+        assert result is not None and result.noisy_sizes is None and result.quality.size_ranges is None
+        lines = lines_of(ended)
+        assert sorted({int(line["cluster"]) for line in lines}) == kept
+        # What is left out is not in the rest, and the one that stays is all.
+        assert {line["rest"] for line in lines} <= {""}
+        assert all(line["estimate"] == "1" for line in lines if (line["column"], line["measure"]) == ("", "share"))
+    assert small != large
+
+
 def test_clients_label_as_the_finished_run_did(finished: Path) -> None:
     ended = run_together(config_of(finished), 3)
     for party in clients(3):
@@ -421,14 +438,14 @@ def test_the_command_plans_writes_the_run_file_and_runs(finished: Path, tmp_path
     command(tmp_path, "report", "description", "--html", "again.html")
     assert (tmp_path / "again.html").read_text("utf-8") == text
     # Names that the parties agreed on stand in page and files; those chosen later in copies.
-    assert "=frail (cluster 1)" in text and report["parameters"]["described_names"] == {"1": "=frail"}
+    assert "<bdi>=frail</bdi> (cluster 1)" in text and report["parameters"]["described_names"] == {"1": "=frail"}
     signed = (tmp_path / "description" / "profile.csv").read_text()
     assert {line.split(",")[1] for line in signed.splitlines()} == {"name", "", "'=frail"}
     (tmp_path / "names.toml").write_text('0 = "young"\n')
     chosen = ("--names", "names.toml", "--profile", "named.csv", "--html", "again.html")
     command(tmp_path, "report", "description", *chosen)
     assert (tmp_path / "named.csv").read_text() == signed.replace("'=frail", "").replace("\n0,,", "\n0,young,")
-    assert "young (cluster 0)" in (tmp_path / "again.html").read_text("utf-8")
+    assert "<bdi>young</bdi> (cluster 0)" in (tmp_path / "again.html").read_text("utf-8")
     assert (tmp_path / "description" / "profile.csv").read_text() == signed
 
 

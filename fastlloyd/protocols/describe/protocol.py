@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fastlloyd.describe.coding import Layout
 from fastlloyd.describe.columns import DescribedColumn, columns_from_json, count_bins
 from fastlloyd.describe.difference import compare
-from fastlloyd.describe.estimates import Shown, describable_from, describe, grade, make_consistent
+from fastlloyd.describe.estimates import Shown, describable_from, describe, grade, hide_small, make_consistent
 from fastlloyd.describe.quality import Judged, QualityVector, quality_csv
 from fastlloyd.errors import ConfigError, format_count
 from fastlloyd.party.option import option
@@ -81,6 +81,8 @@ class DescribeSettings:
         Share of 1/sigma^2 for their quality: 0 for none, 1 without columns.
     names : str
         Names that people chose for the clusters, as JSON; empty for none.
+    min_size : int
+        Clusters and numbers of fewer records, by noisy sizes, are left out; 0 for none.
     """
 
     columns: str = option("", "the columns as JSON, as `settle` of this package writes them")
@@ -89,6 +91,7 @@ class DescribeSettings:
         0.0, "share of the budget for the quality of the clusters: 0 for none, 1 without columns", least=0, most=1
     )
     names: str = option("", "names of the clusters by number, as JSON; public")
+    min_size: int = option(0, "leave out clusters and numbers of fewer records, by noisy sizes", least=0, most=10**12)
 
     @property
     def layout(self) -> Layout | None:
@@ -239,8 +242,10 @@ class Describe(MaskedSums):
         fine, nothing, k = grades.count("fine"), grades.count("nothing"), len(grades)
         verdict: Verdict = "noise" if nothing == k else "poor" if nothing else "good" if fine == k else "fair"
         about = f"of {format_count(k, 'cluster')} {fine} with numbers, {k - fine - nothing} with ranges alone"
+        chosen: DescribeSettings = self.settings_of(plan)
         return ResultNoise(
-            size_ranges=ranges, without_centres=(verdict, f"{about}, {nothing} too small for this budget")
+            size_ranges=None if chosen.min_size else ranges,
+            without_centres=(verdict, f"{about}, {nothing} too small for this budget"),
         )
 
     def result(self, session: Session, plan: SumsPlan, end: SumsEnd) -> Result:
@@ -250,15 +255,22 @@ class Describe(MaskedSums):
         played = plan.played([plan.noise_with(len(end.included[0]), silent)])
         q, sizes, files = plan.fraction_bits, None, {}
         if layout is not None:
+            chosen: DescribeSettings = self.settings_of(plan)
             noisy, spread = end.state[PART], played.noise_on(PART, 0)
             made_by = {*plan.names, *session.inputs.categories.columns}
-            sizes = make_consistent(layout, noisy, spread).sizes
-            lines = list(describe(layout, noisy, noise=spread, n_total=plan.n_total, fraction_bits=q))
+            found = make_consistent(layout, noisy, spread).sizes
+            # Without clusters that are too small there is also no rest that holds them.
+            kept = np.flatnonzero(found >= chosen.min_size) if chosen.min_size else np.arange(plan.k)
+            noisy, sizes = noisy[kept], None if chosen.min_size else found
+            lines = describe(layout, noisy, noise=spread, n_total=plan.n_total, fraction_bits=q)
             differences = compare(layout, noisy, noise=spread, made_by=made_by, fraction_bits=q)
-            texts = {line.column for line in lines} | {line.value for line in lines}
+            if chosen.min_size:
+                lines = hide_small(lines, chosen.min_size)
+            of = [replace(line, cluster=int(kept[line.cluster])) for line in lines]
+            apart = {(int(kept[key[0]]), *key[1:]): one for key, one in differences.items()}
+            texts = {line.column for line in of} | {line.value for line in of}
             cells = {text: csv_cell(text) for text in texts}
-            chosen: DescribeSettings = self.settings_of(plan)
-            files["profile.csv"] = profile_csv(lines, differences, made_by, cells)
+            files["profile.csv"] = profile_csv(of, apart, made_by, cells)
             if called := chosen.called(plan.k):
                 files["profile.csv"] = called.into(files["profile.csv"])
         if quality is not None:
@@ -295,6 +307,7 @@ class Describe(MaskedSums):
             **super().parameters(plan, rounds),
             "described_run": chosen.run,
             "described_columns": columns,
+            **({"described_min_size": chosen.min_size} if chosen.min_size else {}),
             **({DESCRIBED_NAMES: called.to_json()} if (called := chosen.called(plan.k)) else {}),
             **({} if quality is None else {"quality_share": chosen.quality, "quality_bound": quality.bound}),
         }

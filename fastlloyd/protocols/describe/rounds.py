@@ -86,7 +86,7 @@ def profile_csv(
     table.writerow(PROFILE)
     for line in lines:
         key = (line.cluster, line.column, line.measure, line.value)
-        difference = differences.get(key)
+        difference = None if line.shown == "below" else differences.get(key)
         differs = "made by" if line.column in made_by else ""
         apart: tuple[float | None, ...] = (None,) * 3
         if difference is not None:

@@ -47,6 +47,7 @@ class Line:
     rest: float | None
     difference_low: float | None
     difference_high: float | None
+    least: int = 0
 
     @property
     def is_share(self) -> bool:
@@ -57,7 +58,7 @@ class Line:
     def words(self) -> str:
         """The number with its range, or the range alone where that says more."""
         if self.estimate is None or self.wide_low is None or self.wide_high is None:
-            return "too few records for this budget"
+            return f"below {self.least:,} records" if self.shown == "below" else "too few records for this budget"
         scale, unit = (100.0, " %") if self.is_share else (1.0, "")
         margin = scale * max(self.wide_high - self.wide_low, 0.0) / 2.0
         number, low, high = (_rounded(scale * one, margin) for one in (self.estimate, self.wide_low, self.wide_high))
@@ -158,15 +159,24 @@ class Cards:
         Described columns that made the clusters.
     compared : int
         How many numbers were compared with those of the rest.
+    least : int
+        Clusters and numbers of fewer records are left out; 0 for none.
     """
 
     cards: list[Card]
     made_by: list[str]
     compared: int
+    least: int = 0
 
 
-def show_cards(content: bytes | None) -> Cards | None:
+def show_cards(content: bytes | None, least: int = 0) -> Cards | None:
     """Return the cards of profile.csv; None without that file.
+
+    Parameters
+    ----------
+    content : bytes or None
+    least : int
+        The `--min-size` of the description; 0 for none.
 
     Raises
     ------
@@ -175,7 +185,7 @@ def show_cards(content: bytes | None) -> Cards | None:
     """
     if content is None:
         return None
-    lines = _read(content)
+    lines = _read(content, least)
     scales: dict[str, float] = {}
     for line in lines:
         if line.is_share and line.column and line.shown == "fine":
@@ -184,14 +194,15 @@ def show_cards(content: bytes | None) -> Cards | None:
         cards=[_card(cluster, list(own), scales) for cluster, own in groupby(lines, key=lambda line: line.cluster)],
         made_by=list(dict.fromkeys(line.column for line in lines if line.differs == "made by")),
         compared=sum(line.rest is not None for line in lines),
+        least=least,
     )
 
 
-def _read(content: bytes) -> list[Line]:
+def _read(content: bytes, least: int) -> list[Line]:
     """Return the lines of profile.csv."""
     try:
-        rows = list(csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""), strict=True))
-        if not rows or not rows[0].keys() >= _NEEDED:
+        table = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""), strict=True)
+        if _NEEDED - {*(table.fieldnames or ())}:
             raise ValueError("its columns are others")
         return [
             Line(
@@ -201,9 +212,10 @@ def _read(content: bytes) -> list[Line]:
                 value=csv_text(row["value"]),
                 shown=row["shown"],
                 differs=row["differs"],
+                least=least,
                 **{name: float(row[name]) if row[name] else None for name in _NUMBERS},
             )
-            for row in rows
+            for row in table
         ]
     except (AttributeError, TypeError, ValueError, csv.Error) as error:
         raise ConfigError(
@@ -235,7 +247,7 @@ def _card(cluster: int, lines: Sequence[Line], scales: Mapping[str, float]) -> C
 def _sentence(lines: Sequence[Line]) -> list[str]:
     """Return what a card says first: the surest differences, one for each column; every second part is a name."""
     kinds = {line.shown for line in lines}
-    if kinds <= {"nothing"}:
+    if kinds <= {"nothing", "below"} and "nothing" in kinds:
         return ["Too few records for this budget: only the size is shown."]
     compared = [line for line in lines if line.rest is not None]
     if not compared:
@@ -274,7 +286,7 @@ def _word(line: Line) -> str:
 def _column(name: str, lines: Sequence[Line], most: float) -> ColumnCard:
     shares = [line for line in lines if line.is_share]
     numbers = {line.measure: line for line in lines if not line.is_share}
-    fine = bool(shares) and shares[0].shown == "fine"
+    fine = any(line.shown == "fine" for line in shares)
     words = list(_number_words(numbers))
     drawn = shares
     if numbers and shares:  # the bins of numbers; the missing ones are said
@@ -300,8 +312,8 @@ def _number_words(numbers: Mapping[str, Line]) -> Iterator[str]:
     if not numbers:
         return
     mean = numbers["mean"]
-    if mean.shown == "nothing":
-        yield "too few values for this budget"
+    if mean.shown in ("nothing", "below"):
+        yield "too few values for this budget" if mean.shown == "nothing" else mean.words
         return
     others = "" if mean.rest is None else f"; the others {_like(mean, mean.rest)}"
     yield f"mean {mean.words}{others}" + (f", {_more(mean)}" if mean.apart else "")

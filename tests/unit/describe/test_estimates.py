@@ -23,6 +23,7 @@ from fastlloyd.describe.estimates import (
     describable_from,
     describe,
     grade,
+    hide_small,
     make_consistent,
     project,
     quantile,
@@ -284,3 +285,21 @@ def test_quantiles_lie_in_whole_bins() -> None:
     assert quantile(column, bins[:-1], 0.5) == pytest.approx(2.0)
     assert quantile(column, bins[:-1], 0.25) == pytest.approx(1.375)
     assert quantile(column, np.zeros(4), 0.5) == 2.0
+
+
+def test_numbers_of_few_records_are_not_shown() -> None:
+    """Of 4,000 and 900 records: shares of fewer than 150, and no number of a column that 150 have no value of."""
+    lines = list(describe(LAYOUT, EXACT, noise=0.0, n_total=5_000, fraction_bits=Q))
+    shown = list(hide_small(lines, 150))
+    for before, after in zip(lines, shown, strict=True):
+        share = KNOWN[before.cluster, before.column, before.measure, before.value]
+        few = before.measure == "share" and before.column and share * SIZES[before.cluster] < 149.9
+        assert after == (before if not few else after) and (after.shown == "below") == bool(few)
+        if few:
+            assert (after.estimate, after.low, after.high, after.wide_low, after.wide_high) == (None,) * 5
+    assert {line.shown for line in shown} == {"fine", "below"}
+    # Of 900 ages a tenth is missing.
+    means = {
+        line.cluster: line.shown for line in hide_small(lines, 850) if (line.column, line.measure) == ("age", "mean")
+    }
+    assert means == {0: "fine", 1: "below"}

@@ -160,3 +160,16 @@ def test_another_table_is_refused_by_name(content: bytes) -> None:
 def test_without_a_description_there_are_no_cards() -> None:
     assert show_cards(None) is None
     assert "described" not in result_page(report(), None)
+
+
+def test_numbers_of_few_records_say_so_and_a_page_without_clusters_too() -> None:
+    few = [("sex", {**dict.fromkeys(("estimate", "low", "high", "wide_low", "wide_high"), ""), "shown": "below"})]
+    few[0][1].update(measure="share", value="x", differs="")
+    made = report()
+    made["parameters"] = {**made["parameters"], "described_min_size": 20}
+    for content, words in (
+        (profile([*whole(), *SEX, *few]), "below 20 records"),
+        (profile(), "No cluster is described: Clusters of fewer than 20 records"),
+    ):
+        root = page.check(result_page({**made, "protocol": "describe"}, None, {"profile.csv": content}))
+        assert words in re.sub(r"\s+", " ", " ".join("".join(root.itertext()).split()))
