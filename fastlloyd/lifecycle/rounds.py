@@ -385,7 +385,6 @@ class ServerRounds:
         shape: RingFormat = up.format
         opening, sent = self._opening, shape
         if opening is not None:
-            yield from opening.keep()
             sent = opening.covered(shape)
             stated = opening.stated(t, self._history, shape)
             if stated is not None:
@@ -457,6 +456,8 @@ class ServerRounds:
             yield Send(tuple(party for party in self._everybody if done.get(party, 0) <= t), reply, t)
             self._continue(reply)
             return reply
+        if self._opening is not None:  # before anything that may fail: the clients pay, and send, meanwhile
+            yield from self._opening.keep()
         if stock is not None and t == len(self._stored.replies):
             self._ahead.stock(stock())
         yield from self._ahead.record(t)

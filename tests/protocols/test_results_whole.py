@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 from fastlloyd.dossier.verify import verify
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, Reason
+from fastlloyd.lifecycle import rounds
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.protocol import horizontal
 from fastlloyd.protocol.horizontal import Horizontal
@@ -120,6 +122,33 @@ def test_a_server_with_another_result_is_named(
     deviate(monkeypatch, "kfed", 0)
     assert set(start("kfed", roster, tmp_path)) == {3}
     assert "the server (site 0) has a different result than the others" in capsys.readouterr().err
+
+
+def test_a_server_that_fails_before_its_first_release_goes_on(
+    roster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk is full when the clients have paid for round 0, and sent their vectors."""
+    options: dict[str, Any] = {"protocol": "fastlloyd", "masking": "threshold", "k": 3, "bounds": "0,10", "rounds": 3}
+    options |= {"state_dir": str(tmp_path / "state"), "epsilon": 5.0, "deadline": 20.0}
+    options |= {"roster": str(roster / "4.toml"), "key": str(roster / "{client}.key")}
+    prepare = rounds.Ahead.record
+
+    def full(self: rounds.Ahead, t: int) -> Any:
+        if threading.current_thread().name == "rank_0":
+            state = tmp_path / "state" / "client-{}" / "run" / "uplink-0"
+            while not all(Path(str(state).format(rank)).exists() for rank in (1, 2, 3)):
+                time.sleep(0.01)
+            raise ConfigError("the disk is full", reason=Reason.STATE)
+        return prepare(self, t)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rounds.Ahead, "record", full)
+        assert run_whole(tmp_path / "out", 4, new_state=True, **options) == [2] * 4
+    spent = {path: Ledger(path).releases for path in sorted(tmp_path.glob("state/client-*/ledger.jsonl"))}
+    assert run_whole(tmp_path / "out", 4, resume=True, **options) == [0] * 4
+    for path, before in spent.items():
+        now = Ledger(path).releases
+        assert before and now[: len(before)] == before and len({entry.run for entry in now}) == 1
 
 
 def test_another_build_of_one_client_costs_the_result_until_it_is_replaced(
