@@ -251,22 +251,25 @@ def intersect_ids(
     DataError
         No id is common to all.
     PeerError
-        A party sent points that no honest party sends.
+        A party sent points that no honest party sends, or the same list twice.
     """
     if len(raw_ids) > most:
         raise DataError(f"{len(raw_ids)} ids, expected at most the public N = {most}; agree on a larger --n-total")
     blinding = Blinding(secret)
     hashed = {hash_to_point(name, run_id): name for name in raw_ids}
-    held = yield from _blind_by_all(me, parties, _filled(list(hashed), most, secret), blinding, most)
-    common = yield from _keep_common(me, parties, held, most)
+    own = _filled(list(hashed), most, secret)
+    known = _KnownLists(parties[parties.index(me) - 1], own)
+    held = yield from _blind_by_all(me, parties, own, blinding, known)
+    common = yield from _keep_common(me, parties, held, known)
     lengths = (most if step is None else min(step, most), most)
     if me == parties[0]:
         common = _filled(common, _padded(len(common), *lengths), secret)
-    opened = [point for point in (yield from _open(me, parties, common, blinding, lengths)) if point in hashed]
+    found = yield from _open(me, parties, common, blinding, lengths=lengths, known=known)
+    opened = [point for point in found if point in hashed]
     if not opened:
         raise DataError(
             "no id is common to all parties: expected the same people at every party; compare the id columns "
-            "(spelling, leading zeros)"
+            "(spelling, leading zeros); if they have common ids, a party sent other points than the protocol's"
         )
     return tuple(sorted(hashed[point] for point in opened))
 
@@ -276,8 +279,47 @@ def _filled(points: list[bytes], most: int, secret: SecretRandom) -> list[bytes]
     return points + [hash_to_point(secret.bytes(POINT_BYTES).hex(), b"") for _ in range(most - len(points))]
 
 
+class _KnownLists:
+    """The lists that a party has from the one before it in the ring, and its own: each blinded one from there is new.
+
+    No honest party is named. Let the lists that one has taken, and its own, all be different. It sends their images
+    under one injective map, so they are all different where they come. The receiver's own list, and what it unblinds
+    at the end, can be one of them only if somebody applied its secret, or that secret twice, without having it. (The
+    opened ids may be the receiver's own list.)
+
+    Parameters
+    ----------
+    sender : PartyId
+    own : list of bytes
+        Before it is blinded.
+    """
+
+    def __init__(self, sender: PartyId, own: list[bytes]) -> None:
+        self._sender = sender
+        self.length = len(own)
+        self._own = _digest_points(own)
+        self._digests: set[bytes] = set()
+
+    def check(self, message: _Points, sender: PartyId) -> None:
+        """Refuse a list of this sender that is known."""
+        if sender != self._sender:
+            return
+        digest = _digest_points(message.points)
+        if digest in self._digests or (digest == self._own and not isinstance(message, OpenedIds)):
+            raise PeerError(
+                f"{sender} sent a list of ids again, or this party's own, in place of the next one; check its version",
+                rank=sender.rank,
+            )
+        self._digests.add(digest)
+
+
+def _digest_points(points: Iterable[bytes]) -> bytes:
+    """Return a digest of a list, whatever its order."""
+    return hashlib.sha256(b"".join(sorted(points))).digest()
+
+
 def _blind_by_all(
-    me: PartyId, parties: tuple[PartyId, ...], points: list[bytes], blinding: Blinding, most: int
+    me: PartyId, parties: tuple[PartyId, ...], points: list[bytes], blinding: Blinding, known: _KnownLists
 ) -> Party[list[bytes]]:
     """Pass lists around the ring until the held one is blinded by every party."""
     place = parties.index(me)
@@ -285,12 +327,15 @@ def _blind_by_all(
     held = sorted(blinding.blind(points))
     for _ in range(len(parties) - 1):
         yield Send((after,), BlindedIds(tuple(held)), SETUP_ROUND)
-        message = yield Receive(before, BlindedIds, SETUP_ROUND, most)
+        message = yield Receive(before, BlindedIds, SETUP_ROUND, known.length)
+        known.check(message, before)
         held = sorted(_multiplied(blinding.blind, message, before))
     return held
 
 
-def _keep_common(me: PartyId, parties: tuple[PartyId, ...], held: list[bytes], most: int) -> Party[list[bytes]]:
+def _keep_common(
+    me: PartyId, parties: tuple[PartyId, ...], held: list[bytes], known: _KnownLists
+) -> Party[list[bytes]]:
     """Collect the lists at the first party, which keeps the points that are in all of them."""
     first = parties[0]
     if me != first:
@@ -298,18 +343,26 @@ def _keep_common(me: PartyId, parties: tuple[PartyId, ...], held: list[bytes], m
         return []
     common = set(held)
     for party in parties[1:]:
-        message = yield Receive(party, BlindedIds, SETUP_ROUND, most)
+        message = yield Receive(party, BlindedIds, SETUP_ROUND, known.length)
+        known.check(message, party)
         common &= set(message.points)
     return sorted(common)
 
 
 def _open(
-    me: PartyId, parties: tuple[PartyId, ...], common: list[bytes], blinding: Blinding, lengths: tuple[int, int]
+    me: PartyId,
+    parties: tuple[PartyId, ...],
+    common: list[bytes],
+    blinding: Blinding,
+    *,
+    lengths: tuple[int, int],
+    known: _KnownLists,
 ) -> Party[list[bytes]]:
     """Remove the blinding, one party after the other; the last one sends the result to all."""
     place, last = parties.index(me), parties[-1]
     if place > 0:
         message = yield Receive(parties[place - 1], BlindedIds, SETUP_ROUND, lengths)
+        known.check(message, parties[place - 1])
         common = _multiplied(blinding.unblind, message, parties[place - 1])
     else:
         common = sorted(blinding.unblind(common))
@@ -318,6 +371,7 @@ def _open(
         return common
     yield Send((parties[place + 1],), BlindedIds(tuple(sorted(common))), SETUP_ROUND)
     opened: OpenedIds = yield Receive(last, OpenedIds, SETUP_ROUND, lengths)
+    known.check(opened, last)
     return list(opened.points)
 
 

@@ -164,6 +164,49 @@ def test_a_point_off_the_curve_names_its_sender() -> None:
     assert caught.value.rank == 2
 
 
+@pytest.mark.parametrize(
+    ("m", "liar", "nth"), [(2, 1, 1), (2, 2, 1), (2, 2, 2), (3, 1, 1), (3, 2, 1), (3, 3, 1), (3, 3, 2)]
+)
+def test_a_list_that_is_sent_again_in_place_of_the_next_one_names_its_sender(m: int, liar: int, nth: int) -> None:
+    """Each list to the next party in the ring, in whatever order its points are."""
+    sent: list[bytes] = []
+    receiver = liar % m + 1
+
+    def tap(sender, to, header, body):
+        if (sender.rank, to.rank) != (liar, receiver) or header.type not in {BlindedIds.TYPE, OpenedIds.TYPE}:
+            return body
+        sent.append(body)
+        again = sent[0] if len(sent) == nth + 1 else body
+        return b"".join(sorted((again[i : i + 32] for i in range(0, len(again), 32)), reverse=True))
+
+    with pytest.raises(PeerError, match=f"client {liar} sent a list of ids again") as caught:
+        meet([NAMES[i : i + 8] for i in range(m)], tap)
+    assert caught.value.rank == liar
+
+
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_the_same_ids_at_all_parties_without_padding_are_no_list_again(m: int) -> None:
+    names = tuple(sorted(f"person {i}" for i in range(MOST)))
+    assert meet([names] * m) == [names] * m
+
+
+def test_nobody_is_named_for_a_list_that_the_one_before_it_made() -> None:
+    """A party that gets another's own ids, not blinded, names the one that sent them, and not the next one names it."""
+    names = sorted(f"person {i}" for i in range(MOST))  # no padding
+    body = b"".join(sorted(hash_to_point(name, RUN) for name in names))
+    first: list[PartyId] = []
+
+    def tap(sender, to, header, sent):
+        if (sender.rank, to.rank) == (1, 2) and not first:
+            first.append(sender)
+            return body
+        return sent
+
+    with pytest.raises(PeerError, match="client 1 sent a list of ids again, or this party's own") as caught:
+        meet([names] * 3, tap)
+    assert caught.value.rank == 1
+
+
 def _on_curve(point: bytes) -> bool:
     try:
         Blinding(SecretRandom()).blind([point])
