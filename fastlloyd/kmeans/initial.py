@@ -78,7 +78,7 @@ def _first_fitting(
     all radii fit the first, or none.
     """
     reach, d = (1 << GRID_BITS) - radius, placed.shape[1]
-    left, height = ATTEMPTS, max(1, _DRAWN // d)
+    left, height = ATTEMPTS, max(1, _DRAWN // max(d, len(placed) // 4))
     while left:
         count = min(height, left)
         candidates = stream.integers(-reach, reach, count * d).reshape(count, d)
