@@ -102,6 +102,11 @@ def _products(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[n
     return total
 
 
+def packing_units(k: int, d: int) -> float:
+    """Return what `sphere_packing` compares in units of 1 to 10 ns: the seed decides how many candidates are drawn."""
+    return max(1, min(ATTEMPTS, _DRAWN // max(d, k // 4))) * float(k) * k * (d + 50)
+
+
 def to_grid(centers: NDArray[np.int64], fraction_bits: int) -> NDArray[np.int64]:
     """Move centres from the grid of 2^-20 to that of 2^-q, rounding half up, in integers."""
     shift = GRID_BITS - fraction_bits
