@@ -5,7 +5,6 @@ Compared with runs: papers/benchmarks/planned_work.py.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -82,13 +81,16 @@ def _step_seconds(plan: Plan) -> float:
     most = max(planned.clusters for planned in plan.rounds)
     if packing_units(most, plan.d) > MOST_TRIED:
         return machine_factor() * most * plan.d * (_FILTERED_S + most * _SWAPPED_S)
-    random, centers = np.random.default_rng(0), first_centers(plan)
-    begin = time.process_time()
-    for t in range(len(plan.rounds)):
-        sums, counts = plan.lengths(t)
-        held = plan.n_total / counts * random.exponential(size=counts)
-        if sums == 0:
-            held[::2] = 0.0  # most histograms have many empty cells
-        noisy = np.concatenate([0.1 * held.mean() * random.standard_normal(sums), held]) * (1 << plan.fraction_bits)
-        centers = post_process(noisy.astype(np.int64), centers, plan, t)
-    return (time.process_time() - begin) / len(plan.rounds)
+    start = first_centers(plan)
+
+    def follow() -> None:
+        random, centers = np.random.default_rng(0), start
+        for t in range(plan.moving):
+            sums, counts = plan.lengths(t)
+            held = plan.n_total / counts * random.exponential(size=counts)
+            if sums == 0:
+                held[::2] = 0.0  # most histograms have many empty cells
+            noisy = np.concatenate([0.1 * held.mean() * random.standard_normal(sums), held]) * (1 << plan.fraction_bits)
+            centers = post_process(noisy.astype(np.int64), centers, plan, t)
+
+    return measured(follow, 1) / len(plan.rounds)
