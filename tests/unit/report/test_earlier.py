@@ -99,7 +99,7 @@ def test_where_only_a_server_has_written_its_own_file_alone_goes(tmp_path: Path)
 
 
 def test_the_files_of_a_description_go_with_it(tmp_path: Path) -> None:
-    output = ["profile.csv", "quality.csv"]
+    output = ["profile.csv", "quality.csv", "silhouettes.csv"]
     (tmp_path / "report.json").write_text(json.dumps({"schema": 6, "run": OLD, "output": output}))
     for name in output:
         (tmp_path / name).write_text(name)
