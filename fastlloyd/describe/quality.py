@@ -289,32 +289,6 @@ class SilhouetteVector:
         return tuple(found)
 
 
-def tell_apart(curve: Sequence[OfNumber], chosen: int) -> str:
-    """Say in a sentence what silhouettes of several numbers of clusters support; never which number is right.
-
-    The silhouettes of two numbers count as different where their 95 % ranges do not meet: at most in 5 % of
-    comparisons by noise alone, for such ranges are wider than one of the difference.
-    """
-    own = next((one for one in curve if one.k == chosen and one.estimate is not None), None)
-    if own is None or own.low is None or own.high is None:
-        return f"The noise is too large to compare {chosen} clusters with other numbers."
-    others = [(one.k, one.low, one.high) for one in curve if one.k != chosen and one.low is not None]
-    more = [k for k, low, _ in others if low is not None and low > own.high]
-    less = [k for k, _, high in others if high is not None and high < own.low]
-    same = [k for k, _, _ in others if k not in (*more, *less)]
-    said = [
-        f"{words} with {', '.join(map(str, found))}"
-        for words, found in (("nearer", more), ("less near", less), ("about as near, as far as the noise shows,", same))
-        if found
-    ]
-    beside = f"; {'; '.join(said)} clusters" if said else ""
-    return (
-        f"With {chosen} clusters, which the run chose, records are nearer to their own centre than to the next one by "
-        f"{own.low:.2f} to {own.high:.2f} of the way{beside}. This does not say which number is right: the largest "
-        "silhouette often belongs to too few clusters."
-    )
-
-
 def quality_csv(judged: Iterable[Judged]) -> str:
     """Return quality.csv: a line for each figure; empty cells where it would be noise."""
     return "measure,estimate,low,high,shown\n" + "".join(f"{one.measure},{_cells(one)}\n" for one in judged)

@@ -104,7 +104,12 @@ def read_parameters(model: Any) -> dict[str, Any]:
         if value is None and name != "n_total":
             raise _wrong(model, _NAMES.get(name, name), OPTIONS[name].expected)
         if name == "k":
-            read_k(value)
+            if read_k(value)["least_k"]:
+                raise _wrong(
+                    model,
+                    "n_clusters",
+                    "a whole number or 'auto:KMAX' (silhouettes of several come from `fastlloyd run`)",
+                )
         else:
             OPTIONS[name].read(value)
     return values

@@ -28,7 +28,7 @@ from fastlloyd.describe.estimates import QUARTILES, Described, describe
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.describe.protocol import PROTOCOL, settle
-from fastlloyd.protocols.describe.rounds import PART, LabelledRecords
+from fastlloyd.protocols.describe.rounds import PART
 from fastlloyd.randomness.secret import KeyedRandom
 from fastlloyd.run.config import RunConfig
 from fastlloyd_papers.engine.tables import markdown_table
@@ -118,6 +118,7 @@ def measure(table: Table, masking: str, runs: int) -> dict[str, Any]:
     settings = {"describe": {"columns": settle(table.columns, public), "run": "00"}}
     plan = PROTOCOL.planned(dataclasses.replace(config, settings=settings), len(SITES), len(table.columns))
     layout = PROTOCOL.layout(plan)
+    assert layout is not None
     noise = plan.noise_on(PART, 0)
     row: dict[str, Any] = {"table": table, "masking": masking, "noise": noise, "held": {}, "errors": [], "sizes": []}
     exact, truths = [], []
@@ -128,8 +129,7 @@ def measure(table: Table, masking: str, runs: int) -> dict[str, Any]:
         sums = 0
         for site in sites:
             placed = [column.place(table.values[site, at]) for at, column in enumerate(layout.columns)]
-            own = LabelledRecords(raw_labels=labels[site], coded=code(layout.columns, placed))
-            sums = sums + PROTOCOL.local(own, None, plan)[PART]
+            sums = sums + layout.add_up(code(layout.columns, placed), labels[site], table.k, plan.fraction_bits)
         exact.append(sums)
         truths.append(truth(table.values, labels, layout.columns, table.k))
         row["sizes"].append(sorted(np.bincount(labels, minlength=table.k).tolist()))

@@ -50,10 +50,11 @@ def _horizontal(protocol: str, clients: int = 2, **values: Any) -> tuple[int, di
     return clients, {"protocol": protocol, **own, **values}
 
 
-def _describe(clients: int = 2, **values: Any) -> tuple[int, dict[str, Any]]:
+def _describe(clients: int = 2, quality: float = 0.0, **values: Any) -> tuple[int, dict[str, Any]]:
     """Describe the clusters of a run that is kept: `finished` has the files of it that a description reads."""
     columns = [{"name": "age", "lo": 0, "hi": 100, "bins": 4}, {"name": "pressure", "edges": [60, 100, 140, 220]}]
-    own = {"columns": json.dumps(columns), "run": json.loads((FINISHED / "report.json").read_text())["run"]}
+    own: dict[str, Any] = {"columns": json.dumps(columns) if quality < 1.0 else "", "quality": quality}
+    own["run"] = json.loads((FINISHED / "report.json").read_text())["run"]
     return _horizontal("describe", clients, described=FINISHED.name, describe=own, **values)
 
 
@@ -71,6 +72,8 @@ CASES: Mapping[str, Mapping[str, tuple[int, dict[str, Any]]]] = {
         "common masks": _horizontal("fastlloyd-plus"),
         "pairwise masks": _horizontal("fastlloyd-plus", 3, masking="pairwise"),
         "chosen k": _horizontal("fastlloyd-plus", k="auto:4"),
+        "quality": _horizontal("fastlloyd-plus", quality=0.2),
+        "several k": _horizontal("fastlloyd-plus", 3, k="2..4", masking="pairwise"),
     },
     "glloyd": {"defaults": _horizontal("glloyd")},
     "sulloyd": {"defaults": _horizontal("sulloyd")},
@@ -86,6 +89,8 @@ CASES: Mapping[str, Mapping[str, tuple[int, dict[str, Any]]]] = {
         "common masks": _describe(),
         "pairwise masks": _describe(3, masking="pairwise"),
         "threshold masks": _describe(3, masking="threshold"),
+        "quality alone": _describe(quality=1.0),
+        "with quality": _describe(3, masking="threshold", quality=0.2),
     },
     "private-bounds": {
         "pairwise masks": _horizontal("private-bounds", 3, k=None, masking="pairwise"),

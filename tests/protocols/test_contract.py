@@ -6,7 +6,6 @@ import pytest
 
 from fastlloyd.run.config import RunConfig
 from fastlloyd.testing import ProtocolContract
-from tests.forked import ForkedSites, forked_command
 from tests.mpi.support import QUICK
 
 
@@ -16,21 +15,16 @@ def without_plots_and_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", QUICK)
 
 
-class Forked(ProtocolContract):
-    sites = ForkedSites
-    command = staticmethod(forked_command)
-
-
 @pytest.mark.slow
-class TestFastLloyd(Forked):
+class TestFastLloyd(ProtocolContract):
     config = RunConfig(protocol="fastlloyd", dataset="iris", bounds="0,8", k=2, epsilon=20.0, rounds=6)
 
 
-class TestKFed(Forked):
+class TestKFed(ProtocolContract):
     config = RunConfig(protocol="kfed", dataset="iris", bounds="0,8", k=2)
     exact = True
 
 
 @pytest.mark.slow
-class TestFedDP(Forked):
+class TestFedDP(ProtocolContract):
     config = RunConfig(protocol="feddp", dataset="iris", bounds="0,8", k=2, epsilon=20.0, rounds=5)

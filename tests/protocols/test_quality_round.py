@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,9 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.run_file import load_config, read_k, to_toml, with_values
 from fastlloyd.run.session import find_protocol
 from fastlloyd.run.simulation import InMemory, run_together
+from fastlloyd.testing.whole_run import Sites
 from fastlloyd.wire.header import Header, PartyId, clients
+from tests.mpi.support import QUICK
 from tests.protocols.support import parameters, plan_for, run
 
 GROUPS = np.array([[-0.7, -0.7], [-0.7, 0.6], [0.1, 0.0], [0.7, 0.7], [0.7, -0.6]])
@@ -189,6 +192,30 @@ def test_a_lost_client_is_in_no_figure(folder: Path) -> None:
         float((1 - np.sqrt(two[:, 0] / two[:, 1])).mean()), abs=0.01
     )
     assert float(found["records"]["estimate"]) == pytest.approx(1000, abs=20)
+
+
+@pytest.mark.process
+def test_a_run_that_is_killed_in_its_last_round_goes_on_and_releases_nothing_twice(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question of the last round follows from stored replies alone."""
+    monkeypatch.setenv("PYTHONPATH", QUICK)
+    asked_ = config(folder, k=8, choose_k=True, least_k=2, rounds=3, min_clients=3)
+    last = len(protocol().planned(asked_, 3, 2).rounds) - 1
+    own = ("--data", asked_.data or "")
+    with Sites(tmp_path, asked_, 3, *own, "--deadline", "5", "--delay", "0.1") as sites:
+        sites.until((sites.run_folder(1) / f"reply-{last - 1}").exists)
+        sites.kill(2)
+        assert 0 not in sites.finish()
+    with Sites(tmp_path, asked_, 3, *own, "--resume") as sites:
+        assert set(sites.finish()) == {0}, sites.said
+    for rank in (1, 2, 3):
+        text = (sites.run_folder(rank).parent / "ledger.jsonl").read_text()
+        entries = [json.loads(line) for line in text.splitlines()]
+        spent_ = [(entry["round"], entry["name"]) for entry in entries]
+        assert len(set(spent_)) == len(spent_) and spent_.count((last, "quality")) == 1
+    texts = {(tmp_path / str(rank) / "result" / "silhouettes.csv").read_text() for rank in (1, 2, 3)}
+    assert len(texts) == 1 and texts.pop().count("\n") == 8
 
 
 def test_no_record_moves_the_silhouettes_by_more_than_their_sensitivity_and_one_reaches_it() -> None:

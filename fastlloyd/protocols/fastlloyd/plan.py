@@ -357,7 +357,7 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
         n=public.n_total,
         # The error analysis uses all noise, not only the part that counts for privacy.
         epsilon=public.epsilon / public.all_noise,
-        sigma=sigma * public.all_noise,
+        sigma=sigma * public.all_noise / math.sqrt(1.0 - public.quality),
         settings=settings,
     )
     outline = Outline(public, settings, d=d, sigma=sigma, count=count)

@@ -25,10 +25,11 @@ from fastlloyd.protocols.registry import Row, find
 from fastlloyd.report.names import DESCRIBED_NAMES, ClusterNames
 from fastlloyd.report.page import chart
 from fastlloyd.report.page.cards import PROFILE, show_cards
+from fastlloyd.report.page.judged import CURVE, FIGURES, show_quality
 from fastlloyd.report.page.render import format_number, format_rounded, render
 from fastlloyd.report.sight import about_ranges, operator_words, who_sees
 
-FILES = ("bounds.csv", "elbow.csv", "palette.png", PROFILE)
+FILES = ("bounds.csv", "elbow.csv", "palette.png", PROFILE, FIGURES, CURVE)
 """Released files other than centroids.csv whose content may appear on the page."""
 NAME = "report.html"
 _MOST_ROUNDS = 100
@@ -293,6 +294,7 @@ def result_page(
         described=show_cards(
             files.get(PROFILE) if noisy(document) else None, int(document["parameters"].get("described_min_size", 0))
         ),
+        judged=show_quality(files),
         sizes=show_sizes(document, quality, names),
         called=names,
         costs=_costs(files.get("elbow.csv")),

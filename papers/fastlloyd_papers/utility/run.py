@@ -32,7 +32,7 @@ Noise = Callable[[int], NDArray[np.int64]]
 
 
 def simulate(points: GridPoints, plan: Plan, noise: Noise) -> Centers:
-    """Run all rounds on pooled records.
+    """Run all rounds that move centres on pooled records.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def simulate(points: GridPoints, plan: Plan, noise: Noise) -> Centers:
         Round number t to noise in grid units, int64, shape (plan.elements(t),).
     """
     centers = first_centers(plan)
-    for t in range(len(plan.rounds)):
+    for t in range(plan.moving):
         centers = post_process(local_update(points, centers, plan, t) + noise(t), centers, plan, t)
     return centers
 

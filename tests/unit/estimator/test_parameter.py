@@ -67,6 +67,7 @@ def test_settings_reach_the_protocol() -> None:
         ({"n_clusters": 2.5}, "n_clusters: expected"),
         ({"n_clusters": "auto"}, "n_clusters: expected"),
         ({"n_clusters": "auto:99999"}, "n_clusters: expected"),
+        ({"n_clusters": "2..8"}, "n_clusters: expected a whole number or 'auto:KMAX'"),
         ({"n_clusters": "auto:101"}, "at most n_total=100"),
         ({"n_clusters": True}, "n_clusters: expected"),
         ({"n_clusters": 101}, "at most n_total=100"),
