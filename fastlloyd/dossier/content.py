@@ -83,6 +83,8 @@ def make_dossier(run: PlannedRun) -> Dossier:
 def summarise(run: PlannedRun) -> Iterator[str]:
     """Yield a summary of the run for a site, in a few lines."""
     clusters = f"{'at most ' if run.config.choose_k else ''}{format_count(run.inputs.public.k, 'cluster')}"
+    if run.config.row.finds_bounds:
+        clusters = "bounds of the columns"
     whose = "whose columns the parties hold" if run.vertical else f"of {format_count(run.clients, 'client')}"
     yield (
         f"{run.config.protocol} ({run.config.row.summary}): {clusters} of at most "
@@ -157,7 +159,9 @@ def _computation(run: PlannedRun) -> Iterator[Block]:
         ("protocol", f"{run.config.row.summary} ({run.config.protocol})"),
         (
             "task",
-            "group similar records into "
+            "find bounds of the columns"
+            if run.config.row.finds_bounds
+            else "group similar records into "
             f"{'at most ' if run.config.choose_k else ''}{format_count(public.k, 'cluster')}",
         ),
         ("records", f"at most {run.n_total:,} in all (a public bound that the parties state, not a count)"),

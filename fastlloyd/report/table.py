@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import printable
+from fastlloyd.protocols.registry import FOLLOWING
 from fastlloyd.report.unit import format_bytes, format_count, format_epsilon, format_seconds
 
 MAX_ROWS = 12
@@ -118,6 +119,8 @@ def _title(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = 
     if most is not None:
         k = f"k at most {most}" if centroids is None else f"{k} (chosen, at most {most})"
     clients = format_count(document["parties"]["clients"], "client")
+    if any(row.finds_bounds and row.name == document["protocol"] for row in FOLLOWING):
+        k = "bounds"
     return f"{document['protocol']}: {k}, {clients}, {format_count(len(document['rounds']), 'round')}"
 
 

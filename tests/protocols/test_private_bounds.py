@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.cli.bounds import main as bounds_command
+from fastlloyd.cli.dossier import main as dossier_command
 from fastlloyd.cli.plan import main as plan_command
 from fastlloyd.data.bounds import Bounds, parse_bounds
 from fastlloyd.errors import ConfigError, DataError
@@ -221,6 +222,12 @@ def test_the_command_runs_all_parties_and_the_next_run_reads_its_file(sites: Pat
     report = load(tmp_path / "private-bounds" / "report.json")
     assert report["protocol"] == "private-bounds" and report["privacy"]["spent_epsilon"] == pytest.approx(0.8, rel=1e-6)
     assert "verified: " in command(tmp_path, "report", "private-bounds", "--verify")
+    page = (tmp_path / "private-bounds" / "report.html").read_text()
+    assert "Bounds of 3 columns of records that clients kept to themselves" in page and "cluster of" not in page
+    rows = [line.split(",") for line in (tmp_path / "bounds.csv").read_text().splitlines() if line[0] != "#"][1:]
+    assert [name for name, _, _ in rows] == ["age", "gain", "sex"]  # the noise is drawn anew: bounds may be wider
+    for name, lo, hi in rows:
+        assert f'<th scope="row">{name}</th><td class="number">{lo}</td><td class="number">{hi}</td>' in page
     assert (tmp_path / "bounds.csv").read_text() == (tmp_path / "private-bounds" / "bounds.csv").read_text()
     config = RunConfig(data=str(sites / "own_{client}.csv"), bounds=str(tmp_path / "bounds.csv"), n_total=2100, k=2)
     result = run_together(replace(config, epsilon=5.0), 3).outcomes[PartyId(1)].result
@@ -245,6 +252,9 @@ def test_the_command_writes_the_run_file_for_sites_and_refuses_what_is_in_the_wa
     with pytest.raises(ConfigError, match="--epsilon: expected"):
         bounds_command([*words, "--epsilon", "0.001", "--share", "0.001"])
     assert plan_command(["--config", "bounds.toml", "-n", "4"]) == 0
+    dossier_command(["--config", "bounds.toml", "--clients", "3", "--output", "dossier"])
+    dossier = (tmp_path / "dossier" / "dossier.md").read_text()
+    assert "find bounds of the columns" in dossier and "1 cluster" not in dossier
 
 
 @pytest.mark.parametrize("masking", ["threshold", "pairwise"])
@@ -269,6 +279,7 @@ def test_a_share_of_a_budget_and_the_rest_of_it_are_together_the_budget(
 def test_the_dossier_says_what_is_released(sites: Path) -> None:
     config = config_of(sites)
     flow = protocol().data_flow("private-bounds", protocol().foresee(config, 3, 4).parameters)
+    assert protocol().size_line(protocol().planned(config, 3, 4)).text.endswith("at most, 4 columns, 3 clients")
     assert flow is not None and "alpha 0.001" in flow.result and flow.labels == "there are no clusters"
 
 

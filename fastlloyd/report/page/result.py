@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.link.identity import group_hex
-from fastlloyd.errors import ConfigError, printable
+from fastlloyd.errors import ConfigError, format_count, printable
 from fastlloyd.protocols.registry import Row, find
+from fastlloyd.report.display import csv_text
 from fastlloyd.report.names import DESCRIBED_NAMES, ClusterNames
 from fastlloyd.report.page import chart
 from fastlloyd.report.page.cards import PROFILE, show_cards
@@ -159,6 +160,18 @@ def _bounds(content: bytes | None, d: int) -> NDArray[np.float64] | None:
     return bounds
 
 
+def _found_bounds(content: bytes) -> list[tuple[str, str, str]]:
+    """Return name and bounds of each column from the bounds.csv of a run that found them, as they stand there."""
+    lines = content.decode("utf-8").splitlines(keepends=True)
+    try:
+        rows = [row for row in csv.reader(lines) if row and not row[0].startswith("# ")]
+        return [(csv_text(name), lo, hi) for name, lo, hi in rows[1:]]
+    except (ValueError, csv.Error) as error:
+        raise ConfigError(
+            f"bounds.csv: expected feature, lo and hi, got another table ({error}); {_AS_WRITTEN}"
+        ) from error
+
+
 def _beyond(centroids: NDArray[np.float64], bounds: NDArray[np.float64]) -> bool:
     """Return whether a centre lies beyond the public bounds by more than rounding."""
     slack = _STEP * (bounds[1] - bounds[0])
@@ -274,11 +287,14 @@ def result_page(
     quality, row = document.get("quality", _UNJUDGED), _row(document["protocol"])
     _check(document, centroids, quality)
     word, tone = _VERDICTS[quality["verdict"]]
-    given = list(_given(document["parameters"]))
+    given, k = list(_given(document["parameters"])), count_clusters(document, centroids)
+    found = _found_bounds(files.get("bounds.csv", b"")) if row is not None and row.finds_bounds else None
     return render(
         "report.html",
         document=document,
-        k=count_clusters(document, centroids),
+        k=k,
+        found=None if found is None else found[:MOST],
+        about=format_count(k, "cluster") if found is None else f"bounds of {format_count(len(found), 'column')}",
         k_most=document["parameters"].get("k_max"),
         parameters=document["parameters"],
         privacy=document["privacy"],
