@@ -15,13 +15,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastlloyd.testing.whole_run import Sites
+from fastlloyd.testing.whole_run import LIMIT_S, Sites
 
 _TICK_S = 0.005
 _WARM = (
@@ -134,6 +135,16 @@ class Forked:
     def kill(self) -> None:
         """End it by SIGKILL, if it still runs."""
         self.send_signal(signal.SIGKILL)
+
+
+def forked_command(folder: Path, *words: str, code: int = 0) -> str:
+    """Run `fastlloyd WORDS` as `fastlloyd.testing.whole_run.command` does, in a forked process."""
+    warm_up()
+    with tempfile.TemporaryDirectory() as own:
+        out, err = Path(own, "out"), Path(own, "err")
+        ended = Forked(words, out, err, folder=folder).wait(LIMIT_S)
+        assert ended == code, f"fastlloyd {' '.join(words)}: expected exit code {code}, got {ended}: {err.read_text()}"
+        return out.read_text()
 
 
 class ForkedSites(Sites):

@@ -42,7 +42,7 @@ MOST_FILES = 25
 DOORS = {"__init__.py", "__main__.py", "client.py", "server.py", "errors.py", "version.py"}
 # What the modules of a protocol that describe it may see, and those of its parties may not.
 FOR_ADAPTERS = {"run", "dossier", "gate", "watch", "report", "data", "data/public", "protocol"}
-ADAPTERS = ("protocol", "inputs", "quality", "plan_lines")
+ADAPTERS = ("protocol", "inputs", "quality", "plan_lines", "work")
 PLACES = {
     "mpi4py": {"net/mpi/transport.py"},
     "tenseal": {"protocols/vertical_he/he/seal.py"},

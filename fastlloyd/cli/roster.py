@@ -11,10 +11,11 @@ from fastlloyd.crypto.link.identity import certificate_bytes, group_hex, named_i
 from fastlloyd.crypto.link.roster import ROLES, Roster, RosterEntry
 from fastlloyd.errors import EXIT_OK, ConfigError, printable
 from fastlloyd.report.unit import format_count
+from fastlloyd.wire.header import PartyId
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `roster add`, `roster show` or `roster check`.
+    """Run `roster add`, `roster remove`, `roster show` or `roster check`.
 
     Raises
     ------
@@ -25,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = Path(options.roster)
     if options.action == "add":
         _add(options, path)
+    elif options.action == "remove":
+        _remove(options.rank, path)
     elif options.action == "show":
         _show(Roster.load(path))
     else:
@@ -60,6 +63,23 @@ def _add(options: argparse.Namespace, path: Path) -> None:
     print("compare it with its owner by telephone, then give all parties this same roster file")
 
 
+def _remove(rank: int, path: Path) -> None:
+    """Remove a client; the last one takes over its rank."""
+    before = Roster.load(path)
+    after = before.remove(rank)
+    after.save(path)
+    gone = PartyId(rank)
+    print(f"{path}: {before.name(gone)!r} is no longer a party")
+    if gone in after.certificates():
+        old, name = before.entries[-1].party, after.name(gone)
+        print(
+            f"{name!r} was {old} and is {gone} now: its owner renames its state folder (client-{old.rank} to "
+            f"client-{rank}) before the next run: the ledger in it stays"
+        )
+    print(f"digest of the roster: {group_hex(after.digest())}")
+    print("give all parties this same roster file; each compares the digest, and approves runs with it anew")
+
+
 def _show(roster: Roster) -> None:
     """Print one line per party, and the digest to compare."""
     for entry in roster.entries:
@@ -73,13 +93,15 @@ def parser() -> Parser:
     parser = Parser(prog="fastlloyd roster", description="Keep the list of parties.")
     actions = parser.add_subparsers(dest="action", required=True)
     add = actions.add_parser("add", help="add a party's certificate; make the file if there is none")
+    remove = actions.add_parser("remove", help="remove a client; the last one takes over its rank")
     show = actions.add_parser("show", help="list the parties and their fingerprints")
     check = actions.add_parser("check", help="check that the server and all clients are listed")
-    for action in (add, show, check):
+    for action in (add, remove, show, check):
         action.add_argument("--roster", required=True, metavar="FILE", help="the roster, TOML")
     add.add_argument("--cert", required=True, metavar="FILE", help="the .pem file of `fastlloyd keygen`")
     add.add_argument("--name", help="default: the name in the certificate")
     add.add_argument("--role", choices=ROLES, help="default: server for rank 0, else client")
     add.add_argument("--rank", type=int, help="default: the rank in the certificate")
+    remove.add_argument("--rank", type=int, required=True, help="of the client, as `roster show` lists it")
     add.add_argument("--replace", action="store_true", help="replace the party with the same rank")
     return parser

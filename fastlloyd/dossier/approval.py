@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from fastlloyd.crypto.link.identity import Identity, sign, verifies
 from fastlloyd.crypto.link.roster import Roster
-from fastlloyd.dossier.own_part import check_own
+from fastlloyd.dossier.own_part import AGREE, agree_words, check_own
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.party.plain_plan import ACCOUNTING_SLACK
 from fastlloyd.privacy.accountant import spent
@@ -38,7 +38,6 @@ from fastlloyd.wire.values import canonical, differences, digest, list_differenc
 MOST_BYTES = 1 << 24
 _DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})")
-_AGAIN = "if the new values are right, approve them with `fastlloyd agree`; otherwise start the run that was approved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,17 +184,17 @@ def read_approval(path: Path, roster: Roster) -> Approval:
     if entry is None or entry.name != approval.name:
         raise ConfigError(
             f"{path} is the approval of {approval.name!r} ({approval.party}), which is not in this roster; give the "
-            "roster of that approval, or approve anew with `fastlloyd agree`"
+            f"roster of that approval, or approve anew with {agree_words(path)}"
         )
     if not verifies(entry.certificate_der, approval.statement(), _bytes(approval.signature), domains.APPROVAL):
         raise ConfigError(
             f"{path} is not signed with the key that the roster has for {approval.name!r} ({approval.party}): it was "
-            "changed, signed with another key, or the key was replaced since; approve anew with `fastlloyd agree`"
+            f"changed, signed with another key, or the key was replaced since; approve anew with {agree_words(path)}"
         )
     return approval
 
 
-def check_approval(approval: Approval, values: Mapping[str, Any], source: str) -> None:
+def check_approval(approval: Approval, values: Mapping[str, Any], source: str, agree: str = AGREE) -> None:
     """Refuse a run whose public values differ from the approved ones.
 
     Parameters
@@ -205,6 +204,8 @@ def check_approval(approval: Approval, values: Mapping[str, Any], source: str) -
         Of the run that is about to start.
     source : str
         Beginning of the error: a flag, a file.
+    agree : str
+        The command that approves other values.
 
     Raises
     ------
@@ -214,12 +215,13 @@ def check_approval(approval: Approval, values: Mapping[str, Any], source: str) -
     if canonical(approval.values) != canonical(values):
         found = differences(approval.values, values)
         raise ConfigError(
-            f"{source}: this is not the run that {approval.party} approved: {list_differences(found)}; {_AGAIN}",
+            f"{source}: this is not the run that {approval.party} approved: {list_differences(found)}; if the "
+            f"new values are right, approve them with {agree}; otherwise start the run that was approved",
             reason=Reason.NOT_APPROVED,
         )
 
 
-def _check_claim(approval: Approval, claim: Claim | None, planned: Sequence[Release], source: str) -> None:
+def _check_claim(approval: Approval, claim: Claim | None, planned: Sequence[Release], source: str, agree: str) -> None:
     approved = approval.claim or {}
     if claim is not None:
         now = {name: value for name, value in claim.values().items() if name in approved}
@@ -227,7 +229,8 @@ def _check_claim(approval: Approval, claim: Claim | None, planned: Sequence[Rele
             found = list_differences(differences({"claim": approved}, {"claim": now}))
             raise ConfigError(
                 f"{source}: this run would not claim what {approval.party} approved: {found}; nothing of this "
-                f"site was released. {_AGAIN[:1].upper()}{_AGAIN[1:]}",
+                f"site was released. If the new values are right, approve them with {agree}; otherwise start the run "
+                "that was approved",
                 reason=Reason.NOT_APPROVED,
             )
     epsilon, delta = approved.get("epsilon"), approved.get("delta", 0.0)
@@ -249,10 +252,13 @@ class Approved:
     Parameters
     ----------
     approvals : mapping from str to Approval
+    agree : str
+        The command that makes them.
     """
 
-    def __init__(self, approvals: Mapping[str, Approval]) -> None:
+    def __init__(self, approvals: Mapping[str, Approval], agree: str = AGREE) -> None:
         self._approvals = dict(approvals)
+        self._agree = agree
 
     def check_public(self, config: RunConfig, inputs: PublicInputs, roster: Roster | None) -> None:
         """Refuse a run whose public values differ from the approved ones, or after the end of an approval.
@@ -274,10 +280,10 @@ class Approved:
             if approval.expires is not None and datetime.now(UTC) >= read_expiry(approval.expires):
                 raise ConfigError(
                     f"{source}: the approval of {approval.party} has ended, it held until {approval.expires}; approve "
-                    "anew with `fastlloyd agree`",
+                    f"anew with {self._agree}",
                     reason=Reason.NOT_APPROVED,
                 )
-            check_approval(approval, values, source)
+            check_approval(approval, values, source, self._agree)
 
     def check_claim(self, claim: Claim | None, planned: Sequence[Release]) -> None:
         """Refuse a plan that violates an approval, before anything is released.
@@ -295,7 +301,7 @@ class Approved:
             The claim differs, or the releases spend more than it states; nothing was released.
         """
         for source, approval in self._approvals.items():
-            _check_claim(approval, claim, planned, source)
+            _check_claim(approval, claim, planned, source, self._agree)
 
 
 def read_approvals(folder: Path, roster: Roster) -> dict[Path, Approval]:
@@ -361,4 +367,4 @@ def approved(path: Path, config: RunConfig, place: OwnRank) -> Approved:
         )
     if approval.own is not None:
         check_own(path, approval.own, config)
-    return Approved({f"--approval {path}": approval})
+    return Approved({f"--approval {path}": approval}, agree_words(path))

@@ -29,6 +29,7 @@ from fastlloyd.wire.regular import read_regular_bytes
 from fastlloyd.wire.values import canonical, differences, digest, list_differences
 
 SUFFIX = ".own"
+AGREE = "`fastlloyd agree`"
 COVERED = (
     *(name for name, entry in OPTIONS.items() if entry.own and entry.group == DATA),
     *("budget", "budget_delta", "review"),
@@ -93,6 +94,14 @@ def keep_own(approval: Path, config: RunConfig) -> str | None:
     return part.commitment()
 
 
+def agree_words(approval: Path, otherwise: str = AGREE) -> str:
+    """Return the command that makes this approval: that of the service in whose folder it is, or the other one."""
+    folder = approval.parent.parent
+    if approval.parent.name != "approvals" or not (folder / "site.toml").is_file():
+        return otherwise
+    return f"`fastlloyd site {folder} --agree {approval.stem}`"
+
+
 def check_own(approval: Path, commitment: str, config: RunConfig) -> None:
     """Refuse a run with other settings of this site than a person approved.
 
@@ -107,23 +116,25 @@ def check_own(approval: Path, commitment: str, config: RunConfig) -> None:
         opens = part.commitment() == commitment
     except OSError as error:
         raise ConfigError(
-            f"--approval {approval}: it covers this site's own settings, and {path}, which `fastlloyd agree` wrote "
-            f"with it, cannot be read ({error.strerror}); put it back beside the approval, or approve anew",
+            f"--approval {approval}: it covers this site's own settings, and {path}, which was written with "
+            f"it, cannot be read ({error.strerror}); put it back beside the approval, or approve anew with "
+            f"{agree_words(approval)}",
             reason=Reason.NOT_APPROVED,
         ) from error
     except ValueError:
         opens = False
     if not opens:
         raise ConfigError(
-            f"--approval {approval}: {path} belongs to another approval, or was changed; put the one back that "
-            "`fastlloyd agree` wrote with it, or approve anew",
+            f"--approval {approval}: {path} belongs to another approval, or was changed; put the one back that was "
+            f"written with it, or approve anew with {agree_words(approval)}",
             reason=Reason.NOT_APPROVED,
         )
     now = own_values(config)
     if canonical(part.values) != canonical(now):
         found = list_differences(differences(part.values, now))
+        command = agree_words(approval, "`fastlloyd agree --site FILE`")
         raise ConfigError(
             f"--approval {approval}: this site's own settings are not those that a person approved: {found}; if the "
-            "new ones are right, approve them with `fastlloyd agree --site FILE`; otherwise set them as they were",
+            f"new ones are right, approve them with {command}; otherwise set them as they were",
             reason=Reason.NOT_APPROVED,
         )

@@ -82,6 +82,11 @@ class SharedAccount:
             self._releases, self._limit = ledger.releases, limit or self._limit
         return ledger, limit
 
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """What was counted so far."""
+        return self._releases
+
     def note(self, ledger: Ledger) -> None:
         """Count the releases of a ledger file, for a later fit without it."""
         with self._lock:
@@ -129,6 +134,24 @@ class Spending:
         self.ledger = Ledger()
         self.plan: Any = None
 
+    def so_far(self) -> tuple[Release, ...]:
+        """Return what was released before, by everything that counts together."""
+        if self._model.ledger is None:
+            return self._model._account.releases  # type: ignore[no-any-return]
+        with Ledger(Path(self._model.ledger), patience_s=_PATIENCE_S) as ledger:
+            return ledger.releases
+
+    def together(self, before: Sequence[Release], planned: Sequence[Release], delta: float) -> float:
+        """Return what earlier and planned releases spend together, for the neighbours that the planned ones protect."""
+        own = self.protecting(dataclasses.replace(release, run="00") for release in planned)
+        ledger = Ledger()
+        ledger.record([*before, *own])
+        return ledger.epsilon(delta, own[0].neighbours)
+
+    def protecting(self, planned: Iterable[Release]) -> tuple[Release, ...]:
+        """Return planned releases with the neighbours that they protect."""
+        return tuple(dataclasses.replace(release, neighbours=self._neighbours(release)) for release in planned)
+
     def afford(self, session: Session, planned: tuple[Release, ...], delta: float) -> None:
         """Check the budget and record all planned releases; the other parties plan the same.
 
@@ -143,9 +166,7 @@ class Spending:
             The ledger file holds another budget, or the budget is also used where this process cannot see it.
         """
         run = session.run_id.hex()
-        releases = tuple(
-            dataclasses.replace(release, run=run, neighbours=self._neighbours(release)) for release in planned
-        )
+        releases = tuple(dataclasses.replace(release, run=run) for release in self.protecting(planned))
         if self.releases:
             if releases != self.releases:
                 raise InternalError("the parties of a fit have planned different releases")

@@ -25,6 +25,7 @@ from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.account import SharedAccount, Spending
 from fastlloyd.estimator.caution import warn_beforehand, warn_of_result
+from fastlloyd.estimator.description import Description, describe_clusters
 from fastlloyd.estimator.inputs import is_vertical, prepare, validate_parts
 from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_own_words, match_bounds
 from fastlloyd.kmeans.metrics import nearest
@@ -40,11 +41,11 @@ except ImportError as error:
         f"FastLloyd, the estimator, needs scikit-learn 1.6 or newer ({error}): pip install 'fastlloyd[ml]'"
     ) from error
 
-__all__ = ["FastLloyd", "ParameterError"]
+__all__ = ["Description", "FastLloyd", "ParameterError"]
 
 Model = TypeVar("Model")
 
-_OF_A_FIT = ("_labels", "_n_features_out")
+_OF_A_FIT = ("_labels", "_n_features_out", "_run")
 _TRAFFIC = ("payload_bytes", "link_bytes", "messages", "setup_bytes")
 
 
@@ -110,6 +111,7 @@ def fit_together(
     model.quality_ = result.quality
     model.noisy_counts_ = None if result.noisy_sizes is None else np.array(result.noisy_sizes)
     model.plan_, model.ledger_ = spending.plan, spending.ledger
+    model._run = spending.releases[0].run
     model.epsilon_, model.delta_ = spending.epsilon, spending.delta
     model.neighbours_, model.budget_ = spending.neighbours, spending.limit
     model.epsilon_for_a_change_ = spending.epsilon_for_a_change
@@ -352,6 +354,54 @@ class FastLloyd(  # scikit-learn has no types
             model.labels_ = labels[0] if is_vertical(model) else labels
         warn_of_result(self)
         return self
+
+    def describe(
+        self,
+        X: ArrayLike,
+        columns: str | Path | Mapping[str, Mapping[str, Any]] | None,
+        values: Any = None,
+        *,
+        epsilon: float | None = None,
+        total: float | None = None,
+        quality: float = 0.0,
+    ) -> Description:
+        """Describe the clusters by columns, with noise: a further release, which counts in the model's ledger.
+
+        Parameters
+        ----------
+        X : array, shape (n, d)
+            The records that were clustered, of all owners together.
+        columns : path, mapping or None
+            The public columns (docs/describe.md): a TOML file, or for each column what stands in its table. None for
+            the quality of the clusters alone.
+        values : mapping or DataFrame, optional
+            For each column that is no feature, a value for each record; None or NaN where missing.
+        epsilon : float, optional
+            Of this release alone.
+        total : float, optional
+            Of everything in the ledger, this release included. One of the two is needed.
+        quality : float
+            Share of 1/sigma^2 for how good the clusters are; 0 for none. Without columns it has all.
+
+        Returns
+        -------
+        Description
+
+        Raises
+        ------
+        ParameterError, ValueError
+            A parameter, X or a value does not fit, or the fit shows no centres.
+        BudgetError
+            The budget would be exceeded; nothing was released and nothing was recorded.
+
+        Notes
+        -----
+        Privacy: the description is (`epsilon`, `delta`)-differentially private, as it says of itself, for the same
+        neighbours as a fit of these records; with the fits it adds up in `epsilon_spent_`, which is updated.
+        """
+        self._scaled(X)  # refuses what is not fitted, and X that does not fit
+        raw_values = self._validate(X, reset=False)
+        return describe_clusters(self, raw_values, columns, values, epsilon=epsilon, total=total, quality=quality)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Label records by their nearest centre, in scaled units.

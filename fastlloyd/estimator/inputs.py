@@ -80,6 +80,28 @@ def validate_parts(model: Any, parts: Iterable[ArrayLike]) -> list[NDArray[np.fl
     return raw_parts
 
 
+def common_terms(model: Any, n: int) -> dict[str, Any]:
+    """Return the values of a run in memory of n records that follow from the parameters.
+
+    Raises
+    ------
+    ParameterError
+        There are more records than `n_total`.
+    """
+    n_total = n if model.n_total is None else int(model.n_total)
+    if n_total < max(n, 3):
+        raise ParameterError(
+            f"n_total: expected at least 3 and at least the number of records, got n_total={n_total} with n_samples={n}"
+        )
+    return {
+        **read_parameters(model),
+        "data": _SOURCE,
+        "bounds": "-1,1",  # replaced by those of the features
+        "n_total": n_total,
+        "deadline": _NO_DEADLINE_S,
+    }
+
+
 def prepare(
     model: Any,
     raw_parts: list[NDArray[np.float64]],
@@ -110,22 +132,10 @@ def prepare(
         A parameter does not fit the protocol or the data.
     """
     vertical = is_vertical(model)
-    n = len(raw_parts[0]) if vertical else sum(map(len, raw_parts))
-    n_total = n if model.n_total is None else int(model.n_total)
-    if n_total < max(n, 3):
-        raise ParameterError(
-            f"n_total: expected at least 3 and at least the number of records, got n_total={n_total} with n_samples={n}"
-        )
-    given = {
-        "data": _SOURCE,
-        "bounds": "-1,1",  # replaced by those of the features
-        "n_total": n_total,
-        "deadline": _NO_DEADLINE_S,
-        model.protocol: dict(model.settings or {}),
-    }
-    config = with_values(RunConfig(), {**read_parameters(model), **given})
-    if config.k is not None and n_total < config.k:
-        raise ParameterError(f"n_clusters: expected at most n_total={n_total}, got {model.n_clusters}")
+    terms = common_terms(model, len(raw_parts[0]) if vertical else sum(map(len, raw_parts)))
+    config = with_values(RunConfig(), {**terms, model.protocol: dict(model.settings or {})})
+    if config.k is not None and terms["n_total"] < config.k:
+        raise ParameterError(f"n_clusters: expected at most n_total={terms['n_total']}, got {model.n_clusters}")
     if server_points is not None:
         config = replace(config, server_data=_SOURCE)
     if vertical:

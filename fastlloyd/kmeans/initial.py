@@ -78,7 +78,7 @@ def _first_fitting(
     all radii fit the first, or none.
     """
     reach, d = (1 << GRID_BITS) - radius, placed.shape[1]
-    left, height = ATTEMPTS, max(1, _DRAWN // d)
+    left, height = ATTEMPTS, max(1, _DRAWN // max(d, len(placed) // 4))
     while left:
         count = min(height, left)
         candidates = stream.integers(-reach, reach, count * d).reshape(count, d)
@@ -100,6 +100,11 @@ def _products(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[n
         part = slice(start, start + _EXACT_FEATURES)
         total += (one[:, part] @ other[:, part].T).astype(np.int64)
     return total
+
+
+def packing_units(k: int, d: int) -> float:
+    """Return what `sphere_packing` compares in units of 1 to 10 ns: the seed decides how many candidates are drawn."""
+    return max(1, min(ATTEMPTS, _DRAWN // max(d, k // 4))) * float(k) * k * (d + 50)
 
 
 def to_grid(centers: NDArray[np.int64], fraction_bits: int) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@
 `horizontal.py`    `Horizontal`: clients that hold records; the session of server and client, from hello to result
 `masked.py`        `Masked`: rounds of noisy masked sums: masks, noise, messages
 `sums.py`          `MaskedSums`: a whole protocol of noisy masked sums, of which its author states the sums
+`work.py`          what a run of masked sums computes, for `plan`
 `vertical.py`      `Vertical`: parties that hold columns of the same records; inputs, claim, plan and result
 =================  ==============================================================================================
 

@@ -158,9 +158,9 @@ class Protocol(Adapter, Generic[P]):
         """Say what a run takes: rounds, bytes, whatever else is worth knowing."""
         return []
 
-    def work(self, config: RunConfig, plan: P) -> Work | None:
-        """Estimate what a run computes, by times measured on this machine; None: it is not known beforehand."""
-        return None
+    def work(self, config: RunConfig, plan: P) -> Work | str:
+        """Estimate what a run computes, by times measured on this machine, or say why it is not known."""
+        return "this protocol does not estimate them"
 
     def privacy_lines(self, config: RunConfig, plan: P) -> list[PlanLine]:
         """Say what a run promises, and what noise to expect for it."""

@@ -45,6 +45,7 @@ from fastlloyd.privacy.noise.sampler import round_normal
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, Release
 from fastlloyd.privacy.shares import draw_gaussian_parts
 from fastlloyd.protocol.masked import Masked, masked_flow, masked_sights
+from fastlloyd.protocol.work import sums_work
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
 from fastlloyd.randomness.secret import SecretRandom
@@ -55,6 +56,7 @@ from fastlloyd.report.sight import RELEASED, Flow, Sights
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Result
 from fastlloyd.run.session import Session
+from fastlloyd.run.work import Work
 from fastlloyd.wire.decode import Within
 from fastlloyd.wire.header import PartyId
 
@@ -398,7 +400,7 @@ class MaskedSums(Masked[SumsPlan]):
         noise: list[float] = []
         played = plan
         for t in range(len(plan.rounds)):
-            vector, among = yield from sums.add_up(t, partial(self._vector, points, state, plan))
+            vector, among = yield from sums.add_up(t, partial(self.vector, points, state, plan))
             noisy = _split(vector / float(1 << plan.fraction_bits), plan)
             passed.append((noisy, state))
             noise.append(plan.noise_with(len(among), len(sums.silent[t])))
@@ -417,7 +419,7 @@ class MaskedSums(Masked[SumsPlan]):
             silent=tuple(sums.silent),
         )
 
-    def _vector(self, raw_points: Floats, state: Any, plan: SumsPlan) -> NDArray[np.int64]:
+    def vector(self, raw_points: Floats, state: Any, plan: SumsPlan) -> NDArray[np.int64]:
         """Return what this client's records add, on the grid, shape (plan.elements(t),)."""
         added = self.local(raw_points, state, plan)
         for part in plan.parts:
@@ -472,6 +474,17 @@ class MaskedSums(Masked[SumsPlan]):
         )
 
     # What people read.
+
+    def sample(self, plan: SumsPlan, n: int) -> Any:
+        """Return n made-up records in the form of `points`, by which `plan` measures what a round takes."""
+        return np.random.default_rng(0).uniform(-1.0, 1.0, (n, plan.d))
+
+    def work(self, config: RunConfig, plan: SumsPlan) -> Work | str:
+        """Estimate what a run computes; not known where records have another form and no `sample` of it."""
+        kind = type(self)
+        if kind.points is not MaskedSums.points and kind.sample is MaskedSums.sample:
+            return f"{kind.__name__} has no method `sample` that makes records of its form"
+        return sums_work(self, config, plan)
 
     def noise_lines(self, plan: SumsPlan) -> list[PlanLine]:
         """Say how much noise there is on each number."""

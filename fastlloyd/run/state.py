@@ -358,12 +358,15 @@ def check_made(root: str, me: PartyId) -> None:
         It was never made, or it is not where it was.
     """
     folder = own_folder(root, me)
-    if not (folder / LEDGER).exists():
-        raise problem(
-            f"--state-dir {root}: expected the state of {me} in {folder}, found no ledger there. If runs were made "
-            "before, their ledger is missing: check the path, and that its disk is mounted. Before this party's first "
-            f"run, make it: fastlloyd init-state {root} --rank {me.rank}, or --new-state, once"
-        )
+    if (folder / LEDGER).exists():
+        return
+    others = [] if me.is_server else sorted(path.parent.name for path in folder.parent.glob(f"client-*/{LEDGER}"))
+    renumbered = "" if len(others) != 1 else f", or, if the roster gave this party another rank, rename {others[0]}"
+    raise problem(
+        f"--state-dir {root}: expected the state of {me} in {folder}, found no ledger there. If runs were made "
+        f"before, their ledger is missing: check the path, and that its disk is mounted{renumbered}. Before this "
+        f"party's first run, make it: fastlloyd init-state {root} --rank {me.rank}, or --new-state, once"
+    )
 
 
 def own_folder(root: str, me: PartyId) -> Path:

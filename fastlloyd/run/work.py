@@ -1,8 +1,8 @@
 """What a run computes, estimated before it starts: processor seconds, and how long parties wait for one another.
 
 A protocol says what it knows (`protocol.base.Protocol.work`), from public numbers and from times that are measured
-while it is asked, on the machine that asks. Nothing of it is agreed on, approved or reported: another machine says
-another number.
+while it is asked, on the machine that asks, or why it is not known. Nothing of it is agreed on, approved or reported:
+another machine says another number.
 
 Compared with runs: papers/benchmarks/planned_work.py.
 """
@@ -25,6 +25,8 @@ from fastlloyd.run.config import RunConfig
 _REFERENCE_S = 5.6e-4
 _ROOM = 1.5
 """What an estimate is multiplied by to advise a deadline."""
+# What a message takes on the lan and wan of the benchmarks (scripts/netem/profiles.toml).
+_LAN_S, _WAN_S = 2.5e-4, 2.5e-2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,13 @@ class Work:
     setup, round : float
         Before round 0 and in each round: of all parties together.
     setup_wait, round_wait : float
-        How long a party waits for what others compute, if each has processors for itself.
+        How long a party waits for what others compute, if each has a processor for itself.
+    ending : float
+        After the last round, of all parties together: labels and result.
+    at_most : bool
+        Whether the records decide how many rounds there are, up to this number.
+    messages : int
+        Of a round, one after the other; 0: not stated.
     because : str
         What decides the set-up, for whoever wonders at it; empty: nothing does.
     """
@@ -49,7 +57,27 @@ class Work:
     round: float
     setup_wait: float
     round_wait: float
+    ending: float = 0.0
+    at_most: bool = False
+    messages: int = 0
     because: str = ""
+
+    @property
+    def total(self) -> float:
+        """Of all parties in the whole run."""
+        return self.setup + self.rounds * self.round + self.ending
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """Processor seconds of a job on some records: `fixed`, and `each` for a record."""
+
+    fixed: float
+    each: float
+
+    def of(self, n: int) -> float:
+        """Return the seconds for n records."""
+        return self.fixed + n * self.each
 
 
 def measured(job: Callable[[], object], times: int = 5) -> float:
@@ -60,6 +88,24 @@ def measured(job: Callable[[], object], times: int = 5) -> float:
         job()
         found.append(time.process_time() - begin)
     return statistics.median(found)
+
+
+def measured_linear(prepare: Callable[[int], Callable[[], object]], most: int) -> Linear:
+    """Measure a job on two numbers of records.
+
+    Parameters
+    ----------
+    prepare : callable
+        From a number of records to the job, which makes no records itself.
+    most : int
+        The larger number, at least 1.
+    """
+    few = max(1, most // 4)
+    short, long = (measured(prepare(n), 3) for n in (few, most))
+    if not few < most or long <= short:
+        return Linear(0.0, long / most)
+    each = (long - short) / (most - few)
+    return Linear(max(0.0, short - few * each), each)
 
 
 @cache
@@ -78,23 +124,33 @@ def machine_factor() -> float:
     return measured(job, 9) / _REFERENCE_S
 
 
-def work_lines(config: RunConfig, work: Work | None) -> list[PlanLine]:
-    """Say what a run computes, and which deadline would end it; None: it is not known.
+def work_lines(config: RunConfig, work: Work | str) -> list[PlanLine]:
+    """Say what a run computes, and which deadline would end it.
 
     Parameters
     ----------
     config : RunConfig
-    work : Work or None
+    work : Work or str
+        A text says why it is not known.
     """
-    if work is None:
-        return [PlanLine("work", "processor seconds are not known beforehand")]
+    if isinstance(work, str):
+        return [PlanLine("work", f"processor seconds are not known beforehand: {work}")]
     because = f" ({work.because})" if work.because else ""
+    rounds = format_count(work.rounds, "round")
+    whole = f"{_roughly(work.total)} with {rounds}"
+    if work.at_most:
+        whole = f"at most {rounds}, as the records decide"
+    delayed = ""
+    if work.messages:
+        lan, wan = (_roughly(work.round_wait + work.messages * delay) for delay in (_LAN_S, _WAN_S))
+        delayed = (
+            f"; with {_LAN_S * 1e3:g} ms a message a round takes about {lan} seconds, with {_WAN_S * 1e3:g} ms {wan}"
+        )
     lines = [
         PlanLine(
             "work",
             f"about {_roughly(work.setup)} processor seconds of set-up{because} and {_roughly(work.round)} a round, "
-            f"{_roughly(work.setup + work.rounds * work.round)} with {format_count(work.rounds, 'round')}: of all "
-            "parties together, for as many records as N, on a machine like this one",
+            f"{whole}: of all parties together, for as many records as N, on a machine like this one{delayed}",
         )
     ]
     for flag, limit, wait, what in (

@@ -81,7 +81,9 @@ class SiteStatus:
             return
         self._states[name] = now
         self._say(f"{name}: {state}" + (f": {now[1]}" if more else ""))
-        if state == RUNNING or self._stored_at is None or time.monotonic() - self._stored_at > _STORED_EVERY_S:
+        # The first look stores nothing before it knows all offers, unless it begins a run.
+        late = self._stored_at is not None and time.monotonic() - self._stored_at > _STORED_EVERY_S
+        if state == RUNNING or late:
             self.store()
 
     def beat(self) -> None:

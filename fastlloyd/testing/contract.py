@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -43,12 +44,15 @@ class ProtocolContract:
         Whether nothing is drawn that the result depends on.
     sites : class
         Starts the processes of a run over TCP.
+    command : function
+        Runs a command to its end, as `whole_run.command`.
     """
 
     config: ClassVar[RunConfig]
     clients: ClassVar[int] = 3
     exact: ClassVar[bool] = False
     sites: ClassVar[type[Sites]] = Sites
+    command: ClassVar[Callable[..., str]] = staticmethod(command)
 
     @property
     def protocol(self) -> Adapter:
@@ -106,7 +110,7 @@ class ProtocolContract:
         except ConfigError as error:
             pytest.skip(str(error))
         compare(over_mpi(config, self.clients, tmp_path), run_alone(config, self.clients), exact=self.exact)
-        assert "verified: " in command(tmp_path, "report", "result", "--verify")
+        assert "verified: " in self.command(tmp_path, "report", "result", "--verify")
 
     @pytest.mark.parametrize("masking", ["pairwise", "threshold"])
     def test_with_other_masks_it_is_the_same(self, masking: str, tmp_path: Path) -> None:
@@ -156,7 +160,7 @@ class ProtocolContract:
             assert Counter((entry["round"], entry["name"]) for entry in entries) == planned
             assert len({entry["run"] for entry in entries}) == 1
             assert written(tmp_path / str(rank) / "result")
-            assert "verified: " in command(tmp_path / str(rank), "report", "result", "--verify")
+            assert "verified: " in self.command(tmp_path / str(rank), "report", "result", "--verify")
 
     def test_the_id_of_an_earlier_run_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The releases of a run whose id stands in the ledger already would not be counted again."""
@@ -176,7 +180,7 @@ class ProtocolContract:
     def test_the_dossier_says_who_sees_what(self, tmp_path: Path) -> None:
         """Who approves a run reads what leaves the site, who sees it, and what is promised."""
         (tmp_path / "run.toml").write_text(to_toml(self.config))
-        written_ = command(tmp_path, "dossier", "--config", "run.toml", "--clients", str(self.clients))
+        written_ = self.command(tmp_path, "dossier", "--config", "run.toml", "--clients", str(self.clients))
         assert "comes from another package" not in written_ and "does not say them beforehand" not in written_
         assert f"epsilon {self.config.epsilon:g}" in written_ or not self.foreseen().claim.private
 

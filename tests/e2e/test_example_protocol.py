@@ -15,7 +15,7 @@ from fastlloyd.data.public.named import load_named
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.simulation import run_together
 from fastlloyd.testing import ProtocolContract
-from tests.forked import ForkedSites
+from tests.forked import ForkedSites, forked_command
 from tests.mpi.support import QUICK
 from tests.parsed import code_lines, imported_packages
 from tests.protocols.lossy import check_noise, check_result, play
@@ -39,6 +39,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 class TestKMedians(ProtocolContract):
     sites = ForkedSites
+    command = staticmethod(forked_command)
 
     @property
     def config(self) -> RunConfig:  # known once the example is installed

@@ -151,7 +151,10 @@ def test_a_changed_offer_is_not_joined(parties, folder, tmp_path):  # noqa: F811
         looked = site(folder, "--once")
         others.codes(0, *range(2, CLIENTS + 1))
     assert looked.returncode == 0 and states(folder) == {"first": "failed"}, looked.stdout
-    assert "approved 5, this run has 50" in (folder / "logs" / "first.log").read_text()
+    more = json.loads((folder / "status.json").read_text())["offers"]["first"]["more"]
+    assert (
+        "approved 5, this run has 50" in more and f"approve them with `fastlloyd site {folder} --agree first`" in more
+    )
     ledger = folder / "state" / "client-1" / "ledger.jsonl"
     assert not ledger.exists() or ledger.stat().st_size == 0
 
@@ -163,6 +166,7 @@ def test_a_setting_of_the_site_that_changed_after_consent_is_named(parties, fold
     assert looked.returncode == 0 and states(folder) == {"first": "failed"}, looked.stdout
     log = (folder / "logs" / "first.log").read_text()
     assert "own settings are not those that a person approved: missing: approved refuse, this run has drop" in log
+    assert f"approve them with `fastlloyd site {folder} --agree first`" in log
 
 
 def test_it_tries_again_while_nothing_is_spent_and_stops_when_told(parties, folder):  # noqa: F811 a fixture

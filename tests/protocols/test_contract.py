@@ -6,6 +6,7 @@ import pytest
 
 from fastlloyd.run.config import RunConfig
 from fastlloyd.testing import ProtocolContract
+from tests.forked import ForkedSites, forked_command
 from tests.mpi.support import QUICK
 
 
@@ -15,16 +16,21 @@ def without_plots_and_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", QUICK)
 
 
+class Forked(ProtocolContract):
+    sites = ForkedSites
+    command = staticmethod(forked_command)
+
+
 @pytest.mark.slow
-class TestFastLloyd(ProtocolContract):
+class TestFastLloyd(Forked):
     config = RunConfig(protocol="fastlloyd", dataset="iris", bounds="0,8", k=2, epsilon=20.0, rounds=6)
 
 
-class TestKFed(ProtocolContract):
+class TestKFed(Forked):
     config = RunConfig(protocol="kfed", dataset="iris", bounds="0,8", k=2)
     exact = True
 
 
 @pytest.mark.slow
-class TestFedDP(ProtocolContract):
+class TestFedDP(Forked):
     config = RunConfig(protocol="feddp", dataset="iris", bounds="0,8", k=2, epsilon=20.0, rounds=5)

@@ -39,9 +39,10 @@ from fastlloyd.run.run_file import load_config
 from fastlloyd.run.session import find_protocol
 from fastlloyd.run.simulation import InMemory, run_together
 from fastlloyd.testing import ProtocolContract
-from fastlloyd.testing.whole_run import Sites, command
+from fastlloyd.testing.whole_run import command
 from fastlloyd.wire.header import SERVER, Header, PartyId, clients
 from tests.contracts import page
+from tests.forked import ForkedSites, forked_command
 from tests.mpi.support import QUICK
 
 SIZES = (700, 400, 100)
@@ -68,7 +69,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"own_{rank}.csv").write_text("a,b,age,sex\n" + "".join(rows))
     words = "run -n 4 --data own_{client}.csv --columns a,b --bounds 0,10 --k 2 --epsilon 5 --output result --quiet"
     caps = ",".join(map(str, BOUNDS["client_caps"]))
-    command(folder, *words.split(), "--n-total", str(BOUNDS["n_total"]), "--client-caps", caps)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", QUICK)
+        forked_command(folder, *words.split(), "--n-total", str(BOUNDS["n_total"]), "--client-caps", caps)
     return folder
 
 
@@ -118,6 +121,8 @@ def own_rows(folder: Path) -> list[dict[str, str]]:
 
 class TestContract(ProtocolContract):
     """What every protocol must do, over each carrier and under each masking."""
+
+    command = staticmethod(forked_command)
 
     @pytest.fixture(autouse=True)
     def _of_the_finished_run(self, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,17 +334,14 @@ def test_with_pairwise_masks_a_lost_client_is_named_and_nothing_is_released(fini
 
 @pytest.mark.process
 @pytest.mark.parametrize("masking", ["common", "threshold"])
-def test_a_killed_run_goes_on_and_releases_nothing_twice(
-    finished: Path, tmp_path: Path, masking: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", QUICK)
+def test_a_killed_run_goes_on_and_releases_nothing_twice(finished: Path, tmp_path: Path, masking: str) -> None:
     config = config_of(finished, masking=masking, min_clients=3)
     own = ("--data", config.data or "", "--described", config.described or "")
-    with Sites(tmp_path, config, 3, *own, "--deadline", "5", "--delay", "0.1") as sites:
+    with ForkedSites(tmp_path, config, 3, *own, "--deadline", "5", "--delay", "0.1") as sites:
         sites.until((sites.run_folder(1) / "reply-0").exists)
         sites.kill(2)
         assert 0 not in sites.finish()
-    with Sites(tmp_path, config, 3, *own, "--resume") as sites:
+    with ForkedSites(tmp_path, config, 3, *own, "--resume") as sites:
         assert set(sites.finish()) == {0}, sites.said
     for rank in (1, 2, 3):
         entries = [
@@ -378,14 +380,17 @@ def test_a_column_that_a_site_lacks_is_named_to_its_owner(finished: Path) -> Non
         run_together(config_of(finished, [{"name": "weight", "lo": 0, "hi": 200}]), 3)
 
 
-def test_a_changed_centroid_of_a_signed_run_is_refused_by_its_file(tmp_path: Path) -> None:
+def test_a_changed_centroid_of_a_signed_run_is_refused_by_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a roster the folder is compared with what the parties signed, before anybody is waited for."""
+    monkeypatch.setenv("PYTHONPATH", QUICK)
     folder = tmp_path
     for rank in range(3):
-        command(folder, "keygen", "--name", f"party {rank}", "--rank", str(rank), "--prefix", f"party-{rank}")
-        command(folder, "roster", "add", "--roster", "roster.toml", "--cert", f"party-{rank}.pem")
+        forked_command(folder, "keygen", "--name", f"party {rank}", "--rank", str(rank), "--prefix", f"party-{rank}")
+        forked_command(folder, "roster", "add", "--roster", "roster.toml", "--cert", f"party-{rank}.pem")
     words = "run -n 3 --dataset iris --bounds 0,8 --k 2 --epsilon 20 --output result --quiet"
-    command(folder, *words.split(), "--roster", "roster.toml", "--key", "party-{client}.key")
+    forked_command(folder, *words.split(), "--roster", "roster.toml", "--key", "party-{client}.key")
     roster = folder / "roster.toml"
     assert len(read_finished(folder / "result", roster).centroids) == 2
     path = folder / "result" / "centroids.csv"
@@ -511,13 +516,16 @@ def test_the_dossier_names_the_columns(finished: Path) -> None:
     assert flow is not None and "by age, sex, a: all clients" in flow.result
 
 
-def test_a_run_on_a_public_set_is_described_by_columns_of_the_set(tmp_path: Path) -> None:
+def test_a_run_on_a_public_set_is_described_by_columns_of_the_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", QUICK)
     words = "run -n 3 --dataset iris --bounds 0,8 --k 2 --epsilon 20 --output result --quiet"
-    command(tmp_path, *words.split())
+    forked_command(tmp_path, *words.split())
     names_ = json.loads((tmp_path / "result" / "report.json").read_text())["result"]["features"]
     table = f"[{json.dumps(names_[0])}]\nlo = 0\nhi = 8\nbins = 4\n"
     (tmp_path / "columns.toml").write_text(table)
-    command(tmp_path, "describe", "result", "--columns", "columns.toml", "--epsilon", "20", "-n", "3")
+    forked_command(tmp_path, "describe", "result", "--columns", "columns.toml", "--epsilon", "20", "-n", "3")
     lines = list(csv.DictReader(io.StringIO((tmp_path / "description" / "profile.csv").read_text())))
     sizes = [float(line["estimate"]) for line in lines if line["measure"] == "size"]
     assert sum(sizes) == pytest.approx(150, abs=15)

@@ -18,7 +18,7 @@ import hashlib
 import json
 import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -227,6 +227,22 @@ class Roster:
         """
         kept = (other for other in self.entries if not (replace and other.rank == entry.rank))
         return Roster((*kept, entry))
+
+    def remove(self, rank: int) -> Roster:
+        """Return a roster without a client; the client with the highest rank takes over its rank: there are no gaps.
+
+        Raises
+        ------
+        ConfigError
+            No client has this rank.
+        """
+        if rank < 1 or all(entry.rank != rank for entry in self.entries):
+            raise ConfigError(
+                f"the roster has no client of rank {show(rank)} to remove; `fastlloyd roster show` lists them (the "
+                "server is replaced with `fastlloyd roster add --replace`)"
+            )
+        *kept, last = (entry for entry in self.entries if entry.rank != rank)
+        return Roster((*kept, replace(last, rank=rank) if last.rank > rank else last))
 
     def text(self) -> str:
         """Return the roster as TOML."""

@@ -156,6 +156,11 @@ def load_described(
         coded = _from_dataset(inputs, me, columns)
     else:
         coded = _from_texts(config, me, own, columns)
+    return put_together(own, finished, coded)
+
+
+def put_together(own: OwnRecords, finished: FinishedRun, coded: CodedRecords) -> DescribedRecords:
+    """Label a client's own records by the released centres, beside the bins of their columns."""
     centers = scale(finished.centroids, own.bounds)
     labelled = LabelledRecords(
         raw_labels=label_scaled(own.raw_points, finished.centroids, own.bounds, finished.fraction_bits),

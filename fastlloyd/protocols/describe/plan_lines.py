@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -184,8 +184,20 @@ def plan_description(
         raise ConfigError(
             f"--total {total:g}: expected more than the run alone has spent, epsilon {before:.4g} at delta {delta:.3g}"
         )
+    return planned(epsilon_within(lambda own: planned(own).epsilon_after, total))
+
+
+def epsilon_within(after: Callable[[float], float], total: float) -> float:
+    """Return about the largest epsilon of a release with which everything together spends at most `total`.
+
+    Parameters
+    ----------
+    after : callable
+        From the epsilon of the release to that of everything; rising, and at most `total` for the least epsilon.
+    total : float
+    """
     low, high = _LEAST, min(_MOST, total)
     while high > low * (1.0 + _CLOSE):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if planned(middle).epsilon_after <= total else (low, middle)
-    return planned(low)
+        low, high = (middle, high) if after(middle) <= total else (low, middle)
+    return low

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.describe.coding import Layout
+from fastlloyd.describe.coding import CodedRecords, Layout
 from fastlloyd.describe.columns import DescribedColumn, columns_from_json, count_bins
 from fastlloyd.describe.difference import compare
 from fastlloyd.describe.estimates import Shown, describable_from, describe, grade, hide_small, make_consistent
@@ -207,6 +207,22 @@ class Describe(MaskedSums):
         """Return a client's records by clusters and bins."""
         records: DescribedRecords = own
         return records.labelled
+
+    def sample(self, plan: SumsPlan, n: int) -> LabelledRecords:
+        """Return n made-up records, by which `plan` measures what the round takes."""
+        random, layout = np.random.default_rng(0), self.layout(plan)
+        columns = () if layout is None else layout.columns
+        numbers = 0 if layout is None else len(layout.numbers)
+        return LabelledRecords(
+            raw_labels=random.integers(0, plan.k, n),
+            raw_points=random.uniform(-1.0, 1.0, (n, plan.d)),
+            centers=random.uniform(-1.0, 1.0, (plan.k, plan.d)),
+            middle=np.zeros(plan.d),
+            coded=CodedRecords(
+                raw_bins=random.integers(0, [column.width for column in columns], (n, len(columns))),
+                raw_scaled=random.uniform(-1.0, 1.0, (n, numbers)),
+            ),
+        )
 
     def labels(self, raw_points: Any, state: Noisy) -> NDArray[np.int64]:
         """Return the cluster of each of this client's records."""

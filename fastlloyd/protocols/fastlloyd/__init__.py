@@ -8,7 +8,8 @@
 `settings.py`        what the parties agree on, with the paper's symbols and formulas
 `plan.py`            what follows from it for one run; `plus_plan.py`, for `fastlloyd-plus`
 `reference.py`       the algorithm on pooled data, without messages; `plus_reference.py`, the updates of `plus.py`
-`protocol.py`        the class that ties it to runs, data and reports; `quality.py`, how far off the result may be
+`protocol.py`        the class that ties it to runs, data and reports; `quality.py`, how far off the result may be;
+                     `work.py`, what a run computes
 ===================  =================================================================================
 
 Both sides of lines 15 and 16, GlobalMSA of Figure 1, are in `fastlloyd.lifecycle.masked_sums`.

@@ -29,13 +29,14 @@ from fastlloyd.protocols.fastlloyd.plan import Plan, asked_quality, check_plan, 
 from fastlloyd.protocols.fastlloyd.quality import expect, noise_of
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_parts, first_centers
 from fastlloyd.protocols.fastlloyd.settings import MECHANISMS, PLUS, QUALITY_SHARE, PublicParameters, Settings
+from fastlloyd.protocols.fastlloyd.work import estimate_work
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.outlook import Expected, PlanLine
 from fastlloyd.report.sight import Flow, Sights
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import share_caps
 from fastlloyd.run.outcome import Claim, Result
 from fastlloyd.run.session import Session
+from fastlloyd.run.work import Work
 
 _NEAREST = (
     "A range is about the mean and the number of the records that are nearest to a centre. It follows from "
@@ -44,16 +45,6 @@ _NEAREST = (
 )
 _SURVEY = "a noisy mean and spread of each feature and a noisy number of records"
 _HISTOGRAM = "a noisy number of the records in each cell of a grid"
-
-# A round's time, on links that delay each message:
-#   2 messages one after the other + overhead + records of the largest client * 3 (k + d) ns.
-# Rounded from papers/benchmarks/results: fastlloyd-table3.md, column lan, and fastlloyd-scaling.md, processes: all
-# rows with two clients but N of 10 million, whose 30 rounds are enough for compiled code to pay. No row has both k and
-# d large.
-_MESSAGES = 2
-_OVERHEAD_MS = 0.8
-_RECORD_NS = 3
-_LAN_MS, _WAN_MS = 0.25, 25.0
 
 
 class FastLloydFamily(Masked[Plan]):
@@ -142,9 +133,8 @@ class FastLloydFamily(Masked[Plan]):
         return PlanLine(line.name, f"{line.text} (at least {plan.min_clients} in each round)")
 
     def cost_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
-        """Say how long the rounds take, and which noise they have if the clients choose k."""
-        largest = max(share_caps(config, plan.clients, plan.n_total))
-        lines = [*super().cost_lines(config, plan), _time_line(plan, largest)]
+        """Say what the rounds take, and which noise they have if the clients choose k."""
+        lines = super().cost_lines(config, plan)
         if plan.choose_k:
             noise = f"the noise of all rounds is that of {format_count(plan.k, 'cluster')}"
             lines.append(PlanLine("k", f"the clients choose it from the last centres; {noise}"))
@@ -152,6 +142,10 @@ class FastLloydFamily(Masked[Plan]):
             said = asks.outlook(plan.noise_deviations(plan.moving)[1], plan.n_total)
             lines.append(PlanLine("quality", f"{said}; it has {100.0 * plan.quality:.3g} % of 1/sigma^2"))
         return lines
+
+    def work(self, config: RunConfig, plan: Plan) -> Work:
+        """Estimate what a run computes."""
+        return estimate_work(config, plan)
 
     def noise_lines(self, plan: Plan) -> list[PlanLine]:
         """Say what noise each round has."""
@@ -236,20 +230,6 @@ def _round_words(plan: Plan, t: int) -> str:
         count, centre, records = "survey of all records, noise on their number", "their middle", plan.n_total
     percent = 100 * sums / records / 2
     return f"{count} {counts:.3g}; on a coordinate of {centre} {percent:.2f} % of the feature's range"
-
-
-def _time_line(plan: Plan, records: int) -> PlanLine:
-    """Return roughly how long the rounds take if the largest client has this number of records."""
-    clusters = sum(planned.clusters for planned in plan.rounds) / len(plan.rounds)
-    work = _OVERHEAD_MS + records * _RECORD_NS * (clusters + plan.d) / 1e6
-    lan, wan = (work + _MESSAGES * delay for delay in (_LAN_MS, _WAN_MS))
-    rounds = len(plan.rounds)
-    return PlanLine(
-        "time",
-        f"about {lan:.2f} ms a round on a lan ({_LAN_MS:g} ms per message), {wan:.2f} ms on a wan "
-        f"({_WAN_MS:g} ms); {rounds * lan / 1e3:.3g} s and {rounds * wan / 1e3:.3g} s for all rounds, on a machine "
-        "like that of the benchmarks",
-    )
 
 
 PROTOCOL = FastLloydFamily()

@@ -13,7 +13,7 @@
 `settings.py`         what may be chosen, and how epsilon is divided (App. H.1)
 `plan.py`             what the parties agree on, and what follows for one run; `proposal.py` makes and checks it
 `reference.py`        the algorithms on pooled data, record by record, without messages
-`protocol.py`         the class that ties it to runs, data and reports; `inputs.py`, `plan_lines.py`
+`protocol.py`         the class that ties it to runs, data and reports; `inputs.py`, `plan_lines.py`, `work.py`
 ====================  ==============================================================================
 
 Source: Scott, Lampert, Saulpic, "Differentially Private Federated k-Means Clustering with Server-Side Data".

@@ -26,6 +26,7 @@ from fastlloyd.protocols.feddp.math.stage import CLEAR, Centers, margin
 from fastlloyd.protocols.feddp.plan import Plan, PublicParameters
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan, sketch_plan
 from fastlloyd.protocols.feddp.settings import PRIVATE, START, settings_from
+from fastlloyd.protocols.feddp.work import estimate_work
 from fastlloyd.report.outlook import Expected, PlanLine, expect_mean, outlook_line
 from fastlloyd.report.quality import UNKNOWN, ResultNoise
 from fastlloyd.report.ranges import LAPLACE_TAIL, ratio_deviations
@@ -125,7 +126,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]
             f"ring Z_2^{plan.ring_bits} (outer product: Z_2^64), {plan.fraction_bits} fraction bits (outer "
             f"product: {plan.outer_bits})",
         ),
-        *work_lines(config, None),
+        *work_lines(config, estimate_work(config, plan)),
         PlanLine(
             "privacy",
             f"epsilon {epsilon:.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, "

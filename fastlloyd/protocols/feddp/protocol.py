@@ -41,6 +41,7 @@ from fastlloyd.protocols.feddp.plan_lines import assumed_points, expect, noise_o
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.server import REPLIES, ServerResult, server
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
+from fastlloyd.protocols.feddp.work import estimate_work
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.outlook import Expected
 from fastlloyd.report.sight import NOISE, OWN_LABELS, RELEASED, Flow, Sight, Sights, recorded, see_shares
@@ -49,6 +50,7 @@ from fastlloyd.run.horizontal import Begun, relay_threshold
 from fastlloyd.run.outcome import Claim, Foreseen, Result
 from fastlloyd.run.promise import CLIENT, USER
 from fastlloyd.run.session import Session
+from fastlloyd.run.work import Work
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.header import clients as name_clients
 
@@ -96,6 +98,10 @@ class FedDP(Horizontal[Plan]):
     def expected(self, config: RunConfig, plan: Plan) -> Expected | None:
         """Say what noise to expect on the result, from public numbers alone."""
         return expect(plan, most_users(config, plan.clients, plan.n_total))
+
+    def work(self, config: RunConfig, plan: Plan) -> Work:
+        """Estimate what a run computes."""
+        return estimate_work(config, plan)
 
     def privacy_unit(self, config: RunConfig) -> str | None:
         """Say what neighbours differ in."""

@@ -64,6 +64,10 @@ class KFed(Horizontal[Plan]):
         """Return the result that every party has at the end."""
         return self.make_result(session, plan, end.included, centers=end.centers, noise=EXACT)
 
+    def work(self, config: RunConfig, plan: Plan) -> str:
+        """Say why it is not known."""
+        return "the records decide how many steps of Lloyd each client takes"
+
     def cost_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
         """Say how many bytes travel."""
         up, down = 8 * plan.most_elements, 8 * plan.k * plan.d

@@ -29,10 +29,10 @@ _PLAN_S = 0.1
 _SESSION_S, _RECORD_S = 5e-2, 8e-7
 
 
-def estimate_work(config: RunConfig, plan: Plan) -> Work | None:
-    """Estimate what a run of N people computes; None for estimators that were not measured."""
+def estimate_work(config: RunConfig, plan: Plan) -> Work | str:
+    """Estimate what a run of N people computes; not known for estimators that were not measured."""
     if plan.private and plan.estimator != "likelihood":
-        return None
+        return f"nobody measured the estimator {plan.estimator!r}"
     factor, parties, n = machine_factor(), plan.clients, plan.n_total
     everybody, path = alignment_seconds(config, parties, n)
     sketch = _sketch_seconds(plan) if plan.key_groups else 0.0

@@ -254,7 +254,7 @@ class VerticalDP(Vertical[Plan]):
         most = max(synopsis_format(plan, place).fixed_bytes for place in range(plan.clients))
         return [*lines, PlanLine("bytes", f"at most {most:,} up from a party")]
 
-    def work(self, config: RunConfig, plan: Plan) -> Work | None:
+    def work(self, config: RunConfig, plan: Plan) -> Work | str:
         """Estimate what a run computes."""
         return estimate_work(config, plan)
 

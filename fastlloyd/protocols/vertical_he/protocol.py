@@ -291,10 +291,10 @@ class VerticalHE(Vertical[Plan]):
             PlanLine("encryption", f"ring degree {plan.scales.ring}, {primes}"),
         ]
 
-    def work(self, config: RunConfig, plan: Plan) -> Work | None:
+    def work(self, config: RunConfig, plan: Plan) -> Work | str:
         """Estimate what a run computes; not known where more than two parties share the key."""
         if plan.openers:
-            return None
+            return "nobody measured more than two parties that share the key"
         shape, factor = shape_of(plan), machine_factor()
         everybody, path = alignment_seconds(config, len(plan.owners), plan.n_total)
         ids = "mostly to find the common ids in lists of N entries" if everybody > factor * shape.setup else ""

@@ -140,3 +140,23 @@ def test_a_column_without_spread_differs_nowhere() -> None:
     found = compare(layout, exact, noise=0.0, made_by=(), fraction_bits=Q)
     assert not any(one.differs for one in found.values())
     assert found[0, "age", "mean", ""].low < 0.0 < found[0, "age", "mean", ""].high
+
+
+def test_one_cloud_that_was_cut_in_four_has_no_word_on_its_features() -> None:
+    """Cut by the signs of two features, as k-means would: both differ by construction, and nothing else does."""
+    generator = np.random.default_rng(21)
+    values = np.clip(generator.normal(0.5, 0.12, (8_000, 3)), 0.0, 1.0)
+    labels = (values[:, 0] > 0.5) * 2 + (values[:, 1] > 0.5)
+    columns = tuple(DescribedColumn(name=f"x{at}", lo=0, hi=1, bins=16) for at in range(3))
+    layout = Layout(columns)
+    coded = code(columns, [column.place(values[:, at]) for at, column in enumerate(columns)])
+    noisy = layout.add_up(coded, labels, 4, Q) / 2.0**Q + NOISE * generator.standard_normal((4, layout.width))
+    words = {
+        made_by: {
+            key[1]
+            for key, one in compare(layout, noisy, noise=NOISE, made_by=made_by, fraction_bits=Q).items()
+            if one.differs
+        }
+        for made_by in (("x0", "x1"), ())
+    }
+    assert words == {("x0", "x1"): set(), (): {"x0", "x1"}}

@@ -529,9 +529,7 @@ def test_what_opens_the_commitment_must_be_there_and_be_the_right_one(north: Pat
         with pytest.raises(ConfigError, match="belongs to another approval, or was changed"):
             own_check(north, approval)
     beside.unlink()
-    with pytest.raises(
-        ConfigError, match=r"approval\.json\.own, which `fastlloyd agree` wrote with it, cannot be read"
-    ):
+    with pytest.raises(ConfigError, match=r"approval\.json\.own, which was written with it, cannot be read"):
         own_check(north, approval)
     assert other.exists()
 

@@ -112,7 +112,7 @@ def test_the_noise_that_is_drawn_is_the_plan_s() -> None:
 
 def test_what_a_record_adds_is_on_the_grid_and_of_the_stated_shape() -> None:
     plan, points = plan_of(), np.array([[0.5, -0.5], [0.25, 0.75]])
-    vector = Means()._vector(points, Means().start(plan), plan)
+    vector = Means().vector(points, Means().start(plan), plan)
     np.testing.assert_array_equal(vector >> plan.fraction_bits, [2, 0, 2])
 
     class Real(Means):
@@ -120,7 +120,7 @@ def test_what_a_record_adds_is_on_the_grid_and_of_the_stated_shape() -> None:
             return {**super().local(raw_points, state, plan), "signs": raw_points[:1]}
 
     with pytest.raises(InternalError, match="expected whole numbers of shape .* for 'signs', got float64"):
-        Real()._vector(points, Means().start(plan), plan)
+        Real().vector(points, Means().start(plan), plan)
 
 
 def test_the_range_of_a_result_covers_what_other_noise_would_have_given() -> None:

@@ -195,6 +195,14 @@ def test_entries_at_the_end_may_lack_only_if_nothing_rests_on_them(crashed: Path
         again(crashed).open_ledger()
 
 
+def test_a_party_with_another_rank_than_before_renames_its_folder_and_keeps_its_ledger(crashed: Path) -> None:
+    with pytest.raises(ConfigError, match="if the roster gave this party another rank, rename client-1"):
+        StateDir(str(crashed.parent), PartyId(3))
+    crashed.rename(crashed.with_name("client-3"))
+    with StateDir(str(crashed.parent), PartyId(3)).open_ledger() as ledger:
+        assert ledger.releases == (entry(0), entry(1))
+
+
 def test_a_ledger_without_its_head_is_refused(crashed: Path) -> None:
     (crashed / "ledger.jsonl.head").unlink()
     with pytest.raises(ConfigError, match=r"ledger.jsonl.head beside the ledger, got none"):

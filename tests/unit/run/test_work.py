@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +16,9 @@ from fastlloyd.cli.plan import main
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.session import find_protocol
 from fastlloyd.run.simulation import run_together
-from fastlloyd.run.work import Work, machine_factor, work_lines
+from fastlloyd.run.work import Work, machine_factor, measured_linear, work_lines
+from fastlloyd.wire.header import SERVER
+from fastlloyd.wire.header import clients as names
 
 _FACTOR = 3.0
 """Processor seconds vary with what else a machine does; papers/benchmarks/planned_work.py measures more closely."""
@@ -40,11 +45,44 @@ def test_a_run_takes_about_the_processor_seconds_that_its_plan_says(config: RunC
     protocol = find_protocol(config.protocol)
     plan = protocol.planned(config, clients, None)
     work = protocol.work(config, plan)
+    assert isinstance(work, Work)
     run_together(config, clients)  # libraries are read, contexts made
     begin = time.process_time()
     run_together(config, clients)
     ratio = (time.process_time() - begin) / (work.setup + work.rounds * work.round)
     assert 1 / _FACTOR < ratio < _FACTOR
+
+
+@pytest.mark.slow  # it measures time
+@pytest.mark.parametrize(
+    ("protocol", "n", "d", "k", "clients", "more"),
+    [
+        ("fastlloyd", 300_000, 20, 20, 3, {}),
+        ("fastlloyd", 20_000, 5, 5, 20, {"masking": "threshold"}),
+        ("fastlloyd-plus", 20_000, 20, 60, 3, {}),
+        ("lloyd", 400, 2_000, 40, 2, {"rounds": 10}),
+        ("feddp", 5_000, 400, 5, 3, {"settings": {"feddp": {"start": "private"}}}),
+    ],
+    ids=["passes", "openings", "swaps", "numbers", "shares"],
+)
+def test_a_run_of_records_takes_about_what_its_plan_says(
+    tmp_path: Path, protocol: str, n: int, d: int, k: int, clients: int, more: dict[str, Any]
+) -> None:
+    random = np.random.default_rng(0)
+    means = random.uniform(-0.7, 0.7, (k, d))
+    points = np.clip(means[random.integers(0, k, n)] + 0.1 * random.standard_normal((n, d)), -1.0, 1.0)
+    np.save(tmp_path / "points.npy", points)
+    settings = {"dataset": str(tmp_path / "points.npy"), "bounds": "-1,1", "ring_bits": 64, "workers": 1, **more}
+    asked = RunConfig(protocol=protocol, k=k, n_total=n, **settings)
+    of = find_protocol(protocol)
+    config, inputs = of.gather(asked, clients)
+    owned = {me: of.load(config, inputs, me) for me in (SERVER, *names(clients))}
+    run_together(config, clients, inputs=inputs, owned=owned)  # libraries are read, the first centres computed
+    work = of.work(config, of.planned(config, clients, None))
+    assert isinstance(work, Work)
+    begin = time.process_time()
+    run_together(config, clients, inputs=inputs, owned=owned)
+    assert 1 / _FACTOR < (time.process_time() - begin) / work.total < _FACTOR
 
 
 def test_a_plan_of_a_thousand_million_people_is_quick_and_says_what_they_would_take(
@@ -70,8 +108,31 @@ def test_the_time_of_this_machine_is_measured_once_and_does_not_depend_on_what_r
 
 
 def test_an_unknown_cost_is_said_to_be_unknown() -> None:
-    (line,) = work_lines(RunConfig(), None)
-    assert str(line) == "work: processor seconds are not known beforehand"
+    (line,) = work_lines(RunConfig(), "nobody measured this")
+    assert str(line) == "work: processor seconds are not known beforehand: nobody measured this"
+
+
+def test_where_the_records_decide_how_many_rounds_there_are_only_a_round_is_estimated() -> None:
+    work = Work(rounds=300, setup=1.0, round=2.0, setup_wait=0.5, round_wait=1.0, at_most=True)
+    (line,) = map(str, work_lines(RunConfig(), work))
+    assert "and 2 a round, at most 300 rounds, as the records decide: of all parties" in line
+
+
+def test_a_round_of_messages_takes_their_delays_as_well() -> None:
+    work = Work(rounds=10, setup=1.0, round=2.0, setup_wait=0.5, round_wait=1.0, messages=4, ending=3.0)
+    (line,) = map(str, work_lines(RunConfig(), work))
+    assert "24 with 10 rounds" in line and line.endswith(
+        "; with 0.25 ms a message a round takes about 1 seconds, with 25 ms 1.1"
+    )
+
+
+def test_a_job_is_measured_on_two_numbers_of_records() -> None:
+    def prepare(n: int) -> Callable[[], object]:
+        return lambda: sum(range(100_000)) + sum(range(1000 * n))
+
+    found = measured_linear(prepare, 4000)
+    assert found.each > 0.0 and found.fixed < found.of(1000) < found.of(2000)
+    assert measured_linear(prepare, 1).fixed == 0.0
 
 
 def test_deadlines_that_the_estimate_exceeds_are_named_with_what_to_give() -> None:

@@ -531,6 +531,14 @@ def test_the_status_says_when_the_service_looked_and_was_alive(folder: Path, mon
     assert first["looked_at"] == second["looked_at"] == "0" and int(second["at"]) > int(first["at"])
 
 
+def test_the_first_status_of_a_service_has_all_offers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "offers" / "april.toml").write_text(OFFER)
+    stored: list[dict[str, Any]] = []
+    monkeypatch.setattr(status, "keep", lambda path, content: stored.append(content))
+    look(folder)
+    assert stored and all(content["offers"].keys() == {"april", "march"} for content in stored)
+
+
 @pytest.mark.parametrize("repeat", [False, True])
 def test_an_offer_that_comes_again_is_joined_under_its_approval_or_a_person_is_asked(
     folder: Path, monkeypatch: pytest.MonkeyPatch, repeat: bool

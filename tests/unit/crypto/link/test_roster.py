@@ -12,7 +12,7 @@ from cryptography.x509.oid import NameOID
 
 from fastlloyd.cli import keygen
 from fastlloyd.cli import roster as command
-from fastlloyd.crypto.link.identity import make_identity, named_in, verifies
+from fastlloyd.crypto.link.identity import group_hex, make_identity, named_in, verifies
 from fastlloyd.crypto.link.own_key import check_links
 from fastlloyd.crypto.link.roster import MOST_BYTES, Roster, RosterEntry
 from fastlloyd.errors import ConfigError
@@ -155,6 +155,29 @@ def test_command_adds_shows_and_checks(tmp_path, capsys):
     before = Roster.load(path).digest()
     assert command.main([*add, "--rank", "1", "--role", "client", "--replace"]) == 0
     assert Roster.load(path).digest() != before and Roster.load(path).entries[1].name == "fresh"
+
+
+@pytest.mark.parametrize(("rank", "names"), [(1, ["site 0", "site 3", "site 2"]), (3, ["site 0", "site 1", "site 2"])])
+def test_a_client_that_leaves_makes_no_gap_and_moves_one_other_at_most(rank, names, tmp_path, capsys):
+    before = Roster(tuple(entry(each) for each in range(4)))
+    path = tmp_path / "roster.toml"
+    before.save(path)
+    assert command.main(["remove", "--roster", str(path), "--rank", str(rank)]) == 0
+    after, said = Roster.load(path), capsys.readouterr().out
+    after.check_complete()
+    assert [each.name for each in after.entries] == names and after.digest() != before.digest()
+    assert {each.certificate_der for each in after.entries} < {each.certificate_der for each in before.entries}
+    assert f"'site {rank}' is no longer a party" in said and group_hex(after.digest()) in said
+    moves = "'site 3' was client 3 and is client 1 now: its owner renames its state folder (client-3 to client-1)"
+    assert (moves in said) == (rank == 1)
+
+
+@pytest.mark.parametrize("rank", [0, 3, -1, 10**30])
+def test_only_a_client_of_the_roster_can_be_removed(three, rank, tmp_path):
+    three.save(tmp_path / "roster.toml")
+    with pytest.raises(ConfigError, match="no client of rank .* to remove"):
+        command.main(["remove", "--roster", str(tmp_path / "roster.toml"), "--rank", str(rank)])
+    assert Roster.load(tmp_path / "roster.toml").digest() == three.digest()
 
 
 def test_a_private_key_in_the_certificate_file_stays_out_of_the_roster(tmp_path):
