@@ -177,8 +177,8 @@ def test_a_wrong_flag_ends_it_with_code_2(trial):
     ("action", "said"),
     [("kill", "is gone"), ("pause", f"sent no MaskedUpdate within {DEADLINE_S} s")],
 )
-def test_a_lost_client_is_named_and_the_run_goes_on_afterwards(trial, action, said):
-    flags = f"--rounds 20 --deadline {DEADLINE_S}"
+def test_a_lost_client_that_is_needed_is_named_and_the_run_goes_on_afterwards(trial, action, said):
+    flags = f"--masking common --rounds 20 --deadline {DEADLINE_S}"
     trial.start(f"{flags} --delay 0.3")
     trial.wait_for_round(3)
     assert call("docker", action, trial.container("client-2")).returncode == 0
@@ -202,6 +202,18 @@ def interfaces(said):
     """What the server's container says of each container's interface: bytes sent and received."""
     found = re.findall(r"network +(\S+): ([\d,]+) bytes sent, ([\d,]+) received", said)
     return {host: (int(sent.replace(",", "")), int(received.replace(",", ""))) for host, sent, received in found}
+
+
+@pytest.mark.parametrize("action", ["kill", "pause"])
+def test_one_lost_client_of_a_trial_leaves_the_others_their_result(trial, action):
+    trial.start(f"--deadline {DEADLINE_S} --delay 0.3")
+    trial.wait_for_round(3)
+    assert call("docker", action, trial.container("client-2")).returncode == 0
+    assert trial.server_code() == 0
+    assert "round 10 of 10: 2 clients" in trial.said("server")
+    for client in ("client-1", "client-3"):
+        assert trial.report(client)["rounds"][-1]["clients_included"] == [1, 3]
+    call("docker", "unpause", trial.container("client-2"))
 
 
 def test_one_command_runs_a_rank_in_each_container(ranks):
@@ -276,7 +288,7 @@ def test_a_killed_container_is_named_on_the_terminal_of_the_one_command(ranks):
     ids=["kill", "pause"],
 )
 def test_a_lost_rank_is_named_and_the_run_goes_on_afterwards(ranks, action, said):
-    flags = f"--rounds 20 --deadline {DEADLINE_S}"
+    flags = f"--masking common --rounds 20 --deadline {DEADLINE_S}"
     ranks.start(f"{flags} --delay 0.3")
     ranks.wait_for_round(3)
     lost = ranks.container("client-2")
