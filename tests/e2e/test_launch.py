@@ -413,6 +413,14 @@ def test_the_service_reads_what_the_chart_writes(tmp_path):
     assert full.hours is not None
 
 
+def test_a_second_run_of_the_chart_or_unit_replaces_no_result():
+    template = (CHART / "templates/server.yaml").read_text()
+    assert "--output=/party/own/results/$(POD_UID)" in template and "fieldPath: metadata.uid" in template
+    unit = (LAUNCH / "systemd/fastlloyd-serve@.service").read_text()
+    assert "--output results/${INVOCATION_ID}" in unit
+    assert "--overwrite" not in template + unit
+
+
 @pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")
 @pytest.mark.parametrize("words", [(), SERVER_VALUES, ("--set", "site.repeat=true", "--set-string", "site.budget=3.0")])
 def test_helm_accepts_the_chart(words):
