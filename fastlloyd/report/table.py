@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import printable
 from fastlloyd.protocols.registry import FOLLOWING
+from fastlloyd.report.names import ClusterNames
 from fastlloyd.report.unit import format_bytes, format_count, format_epsilon, format_seconds
 
 MAX_ROWS = 12
@@ -44,6 +45,7 @@ def render(
     centroids : float64 array, shape (k, d), optional
         In original units.
     names : mapping from cluster to name, optional
+        By default those that the parties of a description agreed on.
     width : int
 
     Returns
@@ -55,6 +57,7 @@ def render(
     ----
     Everybody who reads the terminal sees released centroids and sizes.
     """
+    names = ClusterNames.agreed(document["parameters"]) if names is None else names
     lines = [_title(document, centroids), ""]
     if centroids is not None:
         sizes = document["result"]["noisy_sizes"]

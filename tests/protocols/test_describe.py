@@ -435,6 +435,7 @@ def test_the_command_plans_writes_the_run_file_and_runs(finished: Path, tmp_path
     assert own.protocol == "describe" and own.k == 2 and own.data is None and own.described is None
     (tmp_path / "names.toml").write_text('1 = "=frail"\n')
     said = command(tmp_path, *of, "--epsilon", "0.5", "--names", "names.toml", "-n", "4")
+    assert "clusters  1 =frail" in said
     report = json.loads((tmp_path / "description" / "report.json").read_text())
     assert report["privacy"]["spent_epsilon"] == pytest.approx(0.5, rel=1e-6)
     assert [column["name"] for column in report["parameters"]["described_columns"]] == ["age", "sex"]

@@ -93,7 +93,7 @@ def test_a_card_says_size_differences_and_wide_ranges() -> None:
 
 def test_a_column_that_made_the_clusters_has_no_word_of_a_difference() -> None:
     _, words = shown(profile([*whole(), *DOSE]))
-    assert "The clusters were made by dose, so they differ in it by construction" in words
+    assert "Of the columns here, dose made the clusters, so these differ in it by construction" in words
     assert "Described only by columns that made the clusters." in words
     assert "higher" not in words and "the others" not in words and "0.2 standard deviations" not in words
 
