@@ -22,6 +22,7 @@ from fastlloyd.data.missing import row_blocks
 from fastlloyd.errors import ConfigError, DataError, did_you_mean, format_count
 
 AUTO_PUBLIC = "auto-public"
+PRIVATE = "private"
 
 _MOST = 1e100
 """The largest bound, and one over the least width: products of some widths and counts stay finite."""
@@ -143,6 +144,11 @@ def parse_bounds(text: str) -> Bounds:
         found = path.is_file()
     except OSError:  # a name that is too long
         found = False
+    if not found and text.strip().partition(":")[0] == PRIVATE:
+        raise ConfigError(
+            f"--bounds {text}: bounds that nobody knows are found by a run before this one: `fastlloyd bounds --share "
+            "SHARE` writes the file for --bounds, and says which --epsilon is left for this run"
+        )
     if not found:
         raise ConfigError(f"--bounds {text}: neither two numbers nor an existing file; {_FORMS}")
     return _read_bounds(path)

@@ -53,6 +53,8 @@ def test_a_file_goes_by_name(tmp_path, text):
         ("0,1.1e100", "expected numbers from"),
         ("1,2,3", "neither two numbers nor an existing file"),
         ("no-such-file.csv", "neither two numbers nor an existing file"),
+        ("private", "found by a run before this one: `fastlloyd bounds --share SHARE`"),
+        ("private:0.1", "found by a run before this one"),
         ("a,b", "neither two numbers nor an existing file"),
         ("x" * 5000, "neither two numbers nor an existing file"),
         ("a\0b", "neither two numbers nor an existing file"),
