@@ -33,6 +33,7 @@ KINDS = {
     "pairs": ("fastlloyd", f'masking = "pairwise"\nrounds = {ROUNDS}\n'),
     "sums": ("glloyd", f"rounds = {ROUNDS}\n"),
     "three": ("fastlloyd-plus", 'masking = "threshold"\n'),
+    "steps": ("feddp", "rounds = 1\n"),
 }
 """Offers by their names: protocol, and further lines of the run file."""
 ENVIRONMENT = {"PYTHONPATH": QUICK}
@@ -170,10 +171,9 @@ class Year:
         for name in kinds(self.count):
             (self.operator / f"{name}.toml").write_text(self._run_file(name))
         self._command("init-state", str(self.operator / "state"), "--rank", "0")
+        self._records(self.operator, 0)
         for site in self.sites:
-            draw = np.random.default_rng(site.rank)
-            values = np.where(np.arange(ROWS) % 2, 0.5, -0.5)[:, None] + draw.uniform(-0.1, 0.1, (ROWS, 2))
-            np.savetxt(site.folder / "own.csv", values, "%.5f", ",", header="f1,f2", comments="")
+            self._records(site.folder, site.rank)
             (site.folder / "site.toml").write_text(
                 f'server = "127.0.0.1:{PORT}"\nkey = "{keys}/party_{site.rank}.key"\nroster = "{keys}/roster.toml"\n'
                 f'data = "own.csv"\nask = true\nevery = {EVERY_S}\npatience = 2\nbudget = 100000.0\n'
@@ -185,6 +185,11 @@ class Year:
             for name in kinds(self.count):
                 (site.folder / "offers" / f"{name}.toml").write_text(self._offered(name))
                 self._command("site", str(site.folder), "--agree", name, "--yes", "--d", "2")
+
+    def _records(self, folder: Path, seed: int) -> None:
+        draw = np.random.default_rng(seed)
+        values = np.where(np.arange(ROWS) % 2, 0.5, -0.5)[:, None] + draw.uniform(-0.1, 0.1, (ROWS, 2))
+        np.savetxt(folder / "own.csv", values, "%.5f", ",", header="f1,f2", comments="")
 
     def _run_file(self, name: str) -> str:
         protocol, more = KINDS[name]
@@ -216,6 +221,7 @@ class Year:
             *("serve", "--listen", f"127.0.0.1:{PORT}", "--config", f"{name}.toml", "--roster", f"{keys}/roster.toml"),
             *("--key", f"{keys}/party_0.key", "--offer", name, "--state-dir", "state"),
             *("--output", f"results/{self.session}", *["--resume"] * resume),
+            *(("--server-data", "own.csv") if KINDS[name][0] == "feddp" else ()),
         )
         self.serve = Forked(
             words, self.out, self.out.with_suffix(".err"), folder=self.operator, environment=ENVIRONMENT
