@@ -30,7 +30,9 @@ from fastlloyd.data.missing import find_codes, missing_words
 from fastlloyd.data.reading import Wanted
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.data.vertical import read_sorted
+from fastlloyd.describe.columns import DescribedColumn
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, name_some, printable
+from fastlloyd.protocols.describe.inputs import described_columns
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.inputs import share_caps
@@ -65,12 +67,14 @@ def main(argv: Sequence[str]) -> int:
     categories = Categories() if config.categories is None else Categories.read(config.categories)
     if bounds is not None or categories.lists:
         bounds = categories.bounds(bounds)
-    table = _read(question, bounds, categories)
+    columns = described_columns(config)
+    table = _read(question, bounds, categories, columns)
     matched = None if bounds is None else bounds.match(table.names)
     for line in (
         *_summary(table, question),
         f"unit      {unit_sentence(config) or f'none: {config.protocol} promises no differential privacy'}",
         *_bounds_lines(table, matched),
+        *_described_lines(question, table, columns),
         *_hints(table.values, table.names, None if question.vertical else config.k),
         *_outlook(question, len(table.names)),
     ):
@@ -165,7 +169,9 @@ def _question(options: argparse.Namespace) -> _Question:
     return _Question(config=config, **place, client=client, clients=clients, d=options.d)
 
 
-def _read(question: _Question, bounds: Bounds | None, categories: Categories) -> Table:
+def _read(
+    question: _Question, bounds: Bounds | None, categories: Categories, columns: Sequence[DescribedColumn]
+) -> Table:
     """Read this party's file, as the run would."""
     config = question.config
     if question.data is None:
@@ -187,8 +193,27 @@ def _read(question: _Question, bounds: Bounds | None, categories: Categories) ->
         bounds=bounds,
         unit=None if config.unit is None else Unit(config.unit, config.per_unit),
         categories=categories,
+        beside=tuple(column.name for column in columns),
         cap=cap,
     )
+
+
+def _described_lines(question: _Question, table: Table, columns: Sequence[DescribedColumn]) -> Iterator[str]:
+    """Read the columns that would describe clusters, as the run would, and say what is missing or outside."""
+    if not columns:
+        return
+    place = _place(question, question.data or "", question.config.id or question.config.unit)
+    for at, column in enumerate(columns):
+        texts = table.raw_texts[column.name]
+        if column.is_number:
+            values = column.read_numbers(texts, source=str(place), decimal=place.decimal, row=place.row)
+            missing = int(np.isnan(values).sum())
+            outside = int(((values < column.bottom) | (values > column.top)).sum())
+            found = f"{missing:,} missing, {outside:,} outside {column.bottom:g} to {column.top:g}"
+        else:
+            bins = column.read_categories(texts, source=str(place), row=place.row)
+            found = f"{int((bins == column.width - 1).sum()):,} missing"
+        yield f"{'described' if at == 0 else '':<10}{column.name}: {found}, of {format_count(len(texts), 'row')}"
 
 
 def _place(question: _Question, data: str, key: str | None) -> Place:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from fastlloyd.cli.check import main as check_command
 from fastlloyd.cli.describe import main as describe_command
 from fastlloyd.describe.columns import columns_from_json
 from fastlloyd.describe.quality import QualityVector
@@ -490,6 +491,21 @@ def test_what_the_command_refuses(
     with pytest.raises(ConfigError, match=expected):
         describe_command([str(finished / "result"), "--columns", "columns.toml", *words])
     assert (tmp_path / "columns.toml").read_text() == COLUMNS_FILE and not (tmp_path / "describe.toml").exists()
+
+
+def test_a_site_checks_the_columns_of_a_description_before_the_run(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = plan_description(finished / "result", columns_from_json(COLUMNS, "the test"), epsilon=0.5)
+    (tmp_path / "run.toml").write_text(planned.run_file(tmp_path))
+    words = ["--config", str(tmp_path / "run.toml"), "--client", "1", "--data"]
+    assert check_command([*words, str(finished / "own_1.csv")]) == 0
+    said = capsys.readouterr().out
+    assert "described age: 28 missing, 0 outside 0 to 100, of 700 rows" in said and "sex: 0 missing" in said
+    wrong = (finished / "own_1.csv").read_text().replace(",f\n", ",x\n", 1)
+    (tmp_path / "wrong.csv").write_text(wrong)
+    with pytest.raises(DataError, match="column 'sex': expected a category of the columns file"):
+        check_command([*words, str(tmp_path / "wrong.csv")])
 
 
 def test_the_dossier_lists_the_runs_before_it_and_what_all_spend_together(finished: Path) -> None:

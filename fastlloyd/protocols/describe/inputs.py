@@ -6,6 +6,7 @@ Source: docs/privacy.md, "Descriptions of clusters".
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +19,13 @@ from fastlloyd.data.records import OwnRecords
 from fastlloyd.data.source import open_source
 from fastlloyd.data.table import read_table
 from fastlloyd.describe.coding import CodedRecords, Placed, code
-from fastlloyd.describe.columns import DescribedColumn
+from fastlloyd.describe.columns import DescribedColumn, columns_from_json
 from fastlloyd.describe.quality import middle_of
 from fastlloyd.dossier.verify import verify
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.record_digest import keyed_digest
 from fastlloyd.protocols.describe.rounds import LabelledRecords
+from fastlloyd.protocols.registry import FOLLOWING
 from fastlloyd.report.display import csv_text
 from fastlloyd.report.document import load
 from fastlloyd.report.files import output_folder
@@ -172,6 +174,14 @@ def put_together(own: OwnRecords, finished: FinishedRun, coded: CodedRecords) ->
     values = {name: getattr(own, name) for name in OwnRecords.__dataclass_fields__}
     values["shared"] = finished.digest
     return DescribedRecords(**values, labelled=labelled)
+
+
+def described_columns(config: RunConfig) -> tuple[DescribedColumn, ...]:
+    """Return the columns that a run describes clusters by; none for a run of another kind."""
+    values = config.own_settings.get("columns")
+    if config.row not in FOLLOWING or not isinstance(values, str) or not values:
+        return ()
+    return columns_from_json(json.loads(values), "--set describe.columns")
 
 
 def _from_dataset(inputs: PublicInputs, me: PartyId, columns: Sequence[DescribedColumn]) -> CodedRecords:
