@@ -44,8 +44,6 @@ class Work:
         How long a party waits for what others compute, if each has a processor for itself.
     ending : float
         After the last round, of all parties together: labels and result.
-    at_most : bool
-        Whether the records decide how many rounds there are, up to this number.
     messages : int
         Of a round, one after the other; 0: not stated.
     because : str
@@ -58,7 +56,6 @@ class Work:
     setup_wait: float
     round_wait: float
     ending: float = 0.0
-    at_most: bool = False
     messages: int = 0
     because: str = ""
 
@@ -136,11 +133,7 @@ def work_lines(config: RunConfig, work: Work | str) -> list[PlanLine]:
     if isinstance(work, str):
         return [PlanLine("work", f"processor seconds are not known beforehand: {work}")]
     because = f" ({work.because})" if work.because else ""
-    rounds = format_count(work.rounds, "round")
-    whole = f"{_roughly(work.total)} with {rounds}"
-    if work.at_most:
-        whole = f"at most {rounds}, as the records decide"
-    delayed = ""
+    whole, delayed = f"{_roughly(work.total)} with {format_count(work.rounds, 'round')}", ""
     if work.messages:
         lan, wan = (_roughly(work.round_wait + work.messages * delay) for delay in (_LAN_S, _WAN_S))
         delayed = (

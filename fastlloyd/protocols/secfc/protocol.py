@@ -126,6 +126,10 @@ class SecFC(OfRecords[Plan]):
         """Return the public parameters for the report."""
         return {**super().parameters(plan, rounds), "needed_answers": plan.needed_answers}
 
+    def work(self, config: RunConfig, plan: Plan) -> str:
+        """Say why it is not known."""
+        return "the records decide how many iterations each start takes"
+
     def cost_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
         """Say what a run costs."""
         element, hold = plan.field.element_bytes, format_count(plan.threshold, "client", "hold")

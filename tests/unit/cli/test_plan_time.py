@@ -84,7 +84,7 @@ def test_a_deadline_that_a_round_exceeds_is_named(capsys: pytest.CaptureFixture[
     assert "time:" not in said
 
 
-@pytest.mark.parametrize("protocol", ["kfed"])
+@pytest.mark.parametrize("protocol", ["kfed", "secfc"])
 def test_a_plan_says_why_it_does_not_know(protocol: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--protocol", protocol, "--d", "5", "--k", "5", "--n-total", "1000", "-n", "5"]) == 0
     assert "work: processor seconds are not known beforehand: the records decide" in capsys.readouterr().out

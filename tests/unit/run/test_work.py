@@ -112,12 +112,6 @@ def test_an_unknown_cost_is_said_to_be_unknown() -> None:
     assert str(line) == "work: processor seconds are not known beforehand: nobody measured this"
 
 
-def test_where_the_records_decide_how_many_rounds_there_are_only_a_round_is_estimated() -> None:
-    work = Work(rounds=300, setup=1.0, round=2.0, setup_wait=0.5, round_wait=1.0, at_most=True)
-    (line,) = map(str, work_lines(RunConfig(), work))
-    assert "and 2 a round, at most 300 rounds, as the records decide: of all parties" in line
-
-
 def test_a_round_of_messages_takes_their_delays_as_well() -> None:
     work = Work(rounds=10, setup=1.0, round=2.0, setup_wait=0.5, round_wait=1.0, messages=4, ending=3.0)
     (line,) = map(str, work_lines(RunConfig(), work))
