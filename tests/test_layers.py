@@ -6,7 +6,7 @@ import ast
 import functools
 import graphlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -39,6 +39,7 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, name in enumerate(LAYERS)}
 MOST_FILES = 25
+CONTEXT = re.compile(r"\b(config|facts)\b")
 DOORS = {"__init__.py", "__main__.py", "client.py", "server.py", "errors.py", "version.py"}
 # What the modules of a protocol that describe it may see, and those of its parties may not.
 FOR_ADAPTERS = {"run", "dossier", "gate", "watch", "report", "data", "data/public", "protocol"}
@@ -107,6 +108,40 @@ def test_imports_lead_to_lower_layers() -> None:
             elif not any(name.startswith(place) for place in PLACES.get(outside, {""})):
                 wrong.append(f"{name} imports {other}; only {PLACES[outside]} may")
     assert wrong == []
+
+
+def climbs(sources: Mapping[str, str]) -> list[str]:
+    """The calls by which the context of a run, `config` or `facts`, climbs, in modules given as text.
+
+    A function cannot import what lies above it, but it can call a method of an object that it was given. The context
+    climbs where no class of the caller's layer or of a lower one declares, by that name and with that parameter, the
+    method that it is passed to: the caller then knows something that only a higher layer says. A call of a method that
+    is declared there and written anew above, as protocols write those of their base, is no climb.
+    """
+    trees = {module: ast.parse(text) for module, text in sources.items() if CONTEXT.search(text)}
+    declared: dict[str, set[int]] = {}
+    for module, tree in trees.items():
+        for made in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+            for method in (node for node in made.body if isinstance(node, ast.FunctionDef)):
+                if any(CONTEXT.fullmatch(given.arg) for given in (*method.args.args, *method.args.kwonlyargs)):
+                    declared.setdefault(method.name, set()).add(LEVEL[layer(module)])
+    found = []
+    for module, tree in trees.items():
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            levels = declared.get(call.func.attr) if isinstance(call.func, ast.Attribute) else None
+            if levels and min(levels) > LEVEL[layer(module)]:
+                passed = (ast.unparse(word) for word in (*call.args, *(one.value for one in call.keywords)))
+                if any(CONTEXT.fullmatch(word.rpartition(".")[2]) for word in passed):
+                    found.append(f"{module}:{call.lineno} {ast.unparse(call.func)}")
+    return found
+
+
+def test_the_context_of_a_run_does_not_climb() -> None:
+    below = "def go(party, config):\n    party.start(config)\n"
+    above = "class Party:\n    def start(self, config): ...\n"
+    assert climbs({"fastlloyd.lifecycle.a": below, "fastlloyd.run.b": above}) == ["fastlloyd.lifecycle.a:2 party.start"]
+    assert climbs({"fastlloyd.run.a": below, "fastlloyd.lifecycle.b": above}) == []
+    assert climbs({module: path.read_text("utf-8") for module, path in MODULES.items()}) == []
 
 
 def test_no_file_imports_in_a_circle() -> None:
