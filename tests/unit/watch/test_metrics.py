@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import re
+import shutil
+import subprocess
 import threading
 from pathlib import Path
 
@@ -182,3 +184,20 @@ def test_alert_rules_ask_for_metrics_that_there_are() -> None:
     for rule in group["rules"]:
         assert rule.keys() >= {"alert", "expr", "labels", "annotations"}
         assert set(re.findall("fastlloyd_(?:run|site)_[a-z_]+", rule["expr"])) <= shown, rule
+
+
+def test_the_alert_for_a_process_that_is_gone_knows_files_by_path_and_by_name() -> None:
+    rules = (Path(__file__).parents[3] / "launch" / "prometheus" / "fastlloyd.rules.yml").read_text()
+    (chosen,) = re.findall(r'node_textfile_mtime_seconds{file=~"(.*?)"}', rules)
+    (name,) = re.findall(r'node_textfile_mtime_seconds.*?"\$1", "file", "(.*?)"\)', rules)
+    for file in ("/var/lib/node/fastlloyd-x.prom", "fastlloyd-x.prom"):
+        assert re.fullmatch(chosen, file)
+        found = re.fullmatch(name, file)
+        assert (found[1] if found else file) == "fastlloyd-x.prom"
+    assert not re.fullmatch(chosen, "/var/lib/fastlloyd/site.prom")
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
+def test_prometheus_accepts_the_alert_rules() -> None:
+    done = subprocess.run(["promtool", "test", "rules", Path(__file__).with_name("alerts.yml")], check=False)
+    assert done.returncode == 0
