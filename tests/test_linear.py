@@ -318,7 +318,7 @@ OWN = {
     ),
     "one call of a listed function on the whole": (
         *("dossier.approval:_check_claim", "dossier.verify:compare_report", "report.page.result:_bounds"),
-        *("report.page.result:_costs", "report.page.judged:_rows"),
+        *("report.page.result:_found_bounds", "report.page.result:_costs", "report.page.judged:_rows"),
     ),
     "lines of a dossier or warnings of a run, made from public numbers and names": (
         *("dossier.consent:ask_consent", "report.plot:_write_warning"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 from typing import Self
 
@@ -320,9 +321,7 @@ def _check_pair(lo: float, hi: float, feature: str) -> None:
 
 def _read_bounds(path: Path) -> Bounds:
     """Read a CSV file feature,lo,hi; the columns may come in any order, and comments (#) above them."""
-    rows = read_rows(path, "bounds file", _FORMS)
-    while rows and rows[0][1][0].startswith("#"):
-        del rows[0]
+    rows = list(dropwhile(lambda row: row[1][0].startswith("#"), read_rows(path, "bounds file", _FORMS)))
     header = [cell.lower() for cell in rows[0][1]] if rows else []
     if sorted(header) != ["feature", "hi", "lo"]:
         raise ConfigError(
