@@ -61,7 +61,8 @@ class Truth:
         """Read what the server has answered; give the run that stands interrupted at it. `hit`: in this month."""
         before = set(self.answered)
         folder = year.operator / "state" / "server" / "run"
-        for path in (year.operator / "results").glob("*/server.json"):
+        results = year.operator / "results"
+        for path in (*results.glob("*/server.json"), *results.glob("*/report.json")):  # of a server with the result
             content = json.loads(path.read_text())
             self._report(content, path.parent.name == str(year.session), year.name)
         for site in year.sites:
