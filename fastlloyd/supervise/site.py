@@ -75,6 +75,7 @@ class Site:
         self._say = say
         self._ask = ask
         self._last_answer = ""
+        self._last_dates: tuple[str, ...] = ()
         roster = Roster.load(Path(settings.own["roster"]))
         roster.check_complete()
         owner = roster.owner(load_key(Path(settings.own["key"]), settings.own.get("passphrase_file")))
@@ -129,6 +130,7 @@ class Site:
         except UnwritableError as error:
             self._status.report("", str(error))
             return
+        self._check_dates()
         self._ask_server()
         offered = self._offered()
         self._status.keep_only(offered)
@@ -139,6 +141,17 @@ class Site:
                 self._consider(name, path)
         self._status.report("", "")
         self._status.store()
+
+    def _check_dates(self) -> None:
+        """Say once which certificates expire soon, or that one has expired: nobody else looks at a service."""
+        try:
+            dates = Roster.load(Path(self._settings.own["roster"])).check_dates()
+        except ConfigError as error:
+            dates = (str(error),)
+        if dates != self._last_dates:
+            self._last_dates = dates
+            for sentence in dates:
+                self._say(printable(sentence))
 
     def _ask_server(self) -> None:
         """Store the server's offer and report news; a server that is away is asked again at the next look."""

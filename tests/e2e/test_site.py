@@ -13,12 +13,14 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from fastlloyd.crypto.link import roster
 from fastlloyd.describe.columns import columns_from_json
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.protocols.describe.plan_lines import plan_description
 from fastlloyd.run.run_file import load_config
 from fastlloyd.run.state import StateDir
 from fastlloyd.supervise.offers import MOST_WAITING, check_offer, keep_offer, read_settings, write_offer
+from fastlloyd.supervise.site import Site
 from fastlloyd.wire.header import PartyId
 from tests.e2e.test_serve_join import CLIENTS, LIMIT_S, Sites, parties  # noqa: F401 a fixture
 from tests.forked import Forked, warm_up
@@ -366,6 +368,18 @@ def test_a_site_says_what_its_file_may_not_hold(parties, folder, more, sentence)
     with pytest.raises(ConfigError) as caught:
         read_settings(folder)
     assert sentence in str(caught.value)
+
+
+def test_a_service_says_once_that_certificates_expire(parties, folder, monkeypatch):  # noqa: F811 a fixture
+    settle(folder, parties, 4400)
+    said = []
+    service = Site(read_settings(folder), said.append)
+    service.serve(once=True)
+    assert not [line for line in said if "expires" in line]
+    monkeypatch.setattr(roster, "WARN_DAYS", 100_000)
+    service.serve(once=True)
+    service.serve(once=True)
+    assert len([line for line in said if "expires on" in line]) == CLIENTS + 1
 
 
 def test_hours_may_pass_midnight_and_have_a_time_zone(parties, folder):  # noqa: F811 a fixture
