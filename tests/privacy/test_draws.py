@@ -8,6 +8,7 @@ say which tests see it go wrong.
 from __future__ import annotations
 
 import ast
+import functools
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,6 +111,13 @@ def found() -> dict[str, set[str]]:
     return {name: draws for name, draws in modules.items() if draws}
 
 
+@functools.cache
+def named_in(path: str) -> set[str]:
+    """Return the names of the tests of a file."""
+    nodes = ast.walk(ast.parse((TESTS / path).read_text()))
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
 def test_every_draw_is_listed_with_tests_that_are_there() -> None:
     listed = tomllib.loads(LIST.read_text())
     assert {name: set(entry["draws"]) for name, entry in listed.items()} == found()
@@ -117,12 +125,7 @@ def test_every_draw_is_listed_with_tests_that_are_there() -> None:
         assert entry["tests"] or entry["why"], name
         for one in entry["tests"]:
             path, _, function = one.partition("::")
-            names = {
-                node.name
-                for node in ast.walk(ast.parse((TESTS / path).read_text()))
-                if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-            }
-            assert function in names, f"{name}: {one}"
+            assert function in named_in(path), f"{name}: {one}"
 
 
 def test_a_new_draw_is_found_wherever_it_stands() -> None:
