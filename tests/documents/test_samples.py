@@ -108,7 +108,7 @@ def test_code_that_a_page_quotes_stands_in_the_file_that_it_names() -> None:
 
 
 def test_the_guide_has_such_samples() -> None:
-    assert len(GUIDE) == 2
+    assert len(GUIDE) == 1
 
 
 def test_the_page_of_sites_shows_as_many_rounds_and_bytes_as_its_run_file_asks_for(
