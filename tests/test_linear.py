@@ -45,8 +45,8 @@ from fastlloyd.privacy.chain import read_line
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols import registry
 from fastlloyd.protocols.secfc.settings import Settings
-from fastlloyd.report import display, document, earlier, files
-from fastlloyd.report.page import chart, render
+from fastlloyd.report import display, document, earlier, files, names
+from fastlloyd.report.page import cards, chart, render
 from fastlloyd.report.table import _wrapped
 from fastlloyd.run import config as run_config
 from fastlloyd.run import run_file
@@ -271,6 +271,11 @@ MEASURED: dict[str, Measured] = {
     "report.files:read_centroids": _file(
         "centroids.csv", lambda path: files.read_centroids(path, {"features": [], "noisy_sizes": None})
     ),
+    "report.names:_fits": _text(names._fits),
+    "report.names:ClusterNames.check": _text(lambda text: names.ClusterNames.check({"0": text, text: "a"}, "--names")),
+    "report.names:ClusterNames.read": _file("names.toml", names.ClusterNames.read, '0 = "'),
+    "report.names:ClusterNames.into": _text(lambda text: names.ClusterNames({0: "a"}).into(f"cluster,x\n0,{text}\n")),
+    "report.page.cards:_read": _text(lambda text: cards._read(f"cluster,column\n0,{text}\n".encode(), 1)),
     "report.page.chart:_columns": _text(chart._columns),
     "report.page.render:keep_flags_whole": _text(render.keep_flags_whole),
     "report.table:_wrapped": _text(lambda text: list(_wrapped([("a", text)], 80))),
@@ -296,6 +301,7 @@ OWN = {
             "protocols.registry:_refuse_misspelled",
             "protocols.registry:_load",
         ),
+        *("estimator.description:_lines", "report.files:refuse_running"),
         *("report.earlier:Earlier.clear", "gate.held:_waiting", "report.document:<lambda>"),
     ),
     "one line at most of a bounded length": (
@@ -314,7 +320,7 @@ OWN = {
         ),
     ),
     "one call of a listed function for a name that this party's own table lacks": (
-        *("data.source:Source.index", "data.delimited:Delimited._block"),
+        *("data.source:Source.index", "data.delimited:Delimited._block", "data.reading:Reading._index_beside"),
     ),
     "one call of a listed function on the whole": (
         *("dossier.approval:_check_claim", "dossier.verify:compare_report", "report.page.result:_bounds"),
