@@ -156,7 +156,7 @@ def exchange_seconds(plan: Any, noises: Sequence[tuple[Release, int]]) -> tuple[
     """
     factor, others, numbers = machine_factor(), plan.clients, sum(count for _, count in noises)
     client, server = _ROUND_S + numbers * _NUMBER_S, others * (_ROUND_S / 4 + numbers * _ADDED_S)
-    parts = (plan.share,)
+    parts = (plan.share if plan.in_shares else Fraction(1),)
     if plan.masking == "pairwise":
         client += others * (_PAIRWISE_S + numbers * _STREAM_S)
     elif plan.masking == "threshold":
