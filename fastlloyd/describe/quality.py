@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.describe.estimates import Shown, grade
+from fastlloyd.kmeans.weighted import ordered_distances
 from fastlloyd.report.ranges import NORMAL_TAIL
 
 Floats = NDArray[np.float64]
@@ -140,7 +141,7 @@ class QualityVector:
         one = 1 << fraction_bits
         raw_own, raw_next = two_nearest(raw_points, centers)
         raw_far = raw_own > self.bound
-        raw_middle = np.minimum(((raw_points - middle) ** 2).sum(axis=1), self.d) / self.d
+        raw_middle = np.minimum(ordered_distances(raw_points, middle[None])[:, 0], self.d) / self.d
         far, beyond = _far(fraction_bits)
         return np.array(
             [
@@ -318,10 +319,15 @@ def two_nearest(raw_points: Floats, centers: Floats) -> tuple[Floats, Floats]:
     -------
     raw_own, raw_next : float64 array, shape (n,)
         `raw_next` is infinite with one centre.
+
+    Notes
+    -----
+    Privacy: added feature by feature, so the bits of a record's distances follow from it and the centres alone. A sum
+    along an axis may add in another order where a record stands alone in its block.
     """
     raw_own, raw_next = np.full(len(raw_points), np.inf), np.full(len(raw_points), np.inf)
     for centre in centers:
-        raw_squared = ((raw_points - centre) ** 2).sum(axis=1)
+        raw_squared = ordered_distances(raw_points, centre[None])[:, 0]
         np.minimum(raw_next, np.maximum(raw_own, raw_squared), out=raw_next)
         np.minimum(raw_own, raw_squared, out=raw_own)
     return raw_own, raw_next

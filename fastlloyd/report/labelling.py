@@ -16,6 +16,7 @@ from fastlloyd.data.merge import Unit
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import quantise, round_centers
+from fastlloyd.kmeans.weighted import ordered_distances
 from fastlloyd.report.display import csv_text
 from fastlloyd.report.document import load as load_report
 
@@ -124,14 +125,15 @@ def nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArra
     Returns
     -------
     int64 array, shape (n,)
+
+    Notes
+    -----
+    Privacy: a description counts records by these labels. A label follows from its point and the centres alone:
+    distances are added feature by feature. With a product of matrices, whose last bits depend on how many points there
+    are, one record more could move others that lie as near to two centres.
     """
-    # Original units may lie far from zero, where |c|^2 - 2 x.c would cancel: move the origin first.
-    origin = centers.mean(axis=0)
-    moved = centers - origin
-    norms = np.einsum("kd,kd->k", moved, moved)
     labels = np.empty(len(points), dtype=np.int64)
     step = max(1, _BLOCK_VALUES // max(centers.shape))
     for start in range(0, len(points), step):
-        scores = norms - 2.0 * ((points[start : start + step] - origin) @ moved.T)
-        labels[start : start + step] = np.argmin(scores, axis=1)
+        labels[start : start + step] = ordered_distances(points[start : start + step], centers).argmin(axis=1)
     return labels

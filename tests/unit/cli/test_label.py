@@ -100,6 +100,19 @@ def test_nearest_far_from_zero_and_at_ties():
     np.testing.assert_array_equal(nearest(np.array([[1e8 + 0.5], [1e8 + 1.5]]), centers), [0, 1])
 
 
+def test_a_label_follows_from_its_point_alone():
+    """On the border of two clusters, too: descriptions rest on it. A product of matrices failed for hundreds."""
+    generator = np.random.default_rng(6)
+    for d in (2, 5, 17):
+        centers = generator.uniform(-1, 1, (5, d))
+        apart, away = centers[1] - centers[0], 0.2 * generator.normal(size=(300, d))
+        points = centers[:2].mean(axis=0) + away - np.outer(away @ apart, apart) / (apart @ apart)
+        labels = nearest(points, centers)
+        assert {0, 1} <= set(labels.tolist())
+        np.testing.assert_array_equal(nearest(points[1:], centers), labels[1:])
+        np.testing.assert_array_equal([nearest(point[None], centers)[0] for point in points], labels)
+
+
 def test_a_name_that_was_kept_from_being_a_formula_finds_its_column(files):
     (files / "centroids.csv").write_text("'=a,b\n0,0\n10,1000\n")
     (files / "new.csv").write_text("id,b,=a\n1,0,9\n2,900,9\n3,100,1\n")

@@ -80,6 +80,24 @@ def test_no_record_moves_the_vector_by_more_than_its_sensitivity(
     assert np.linalg.norm(moved) <= VECTOR.sensitivity * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("d", [2, 8, 16, 60])
+def test_what_a_record_adds_follows_from_it_alone(d: int) -> None:
+    """To the last bit, with records as the run has them, feature by feature: sums along an axis failed from d = 8."""
+    rng = np.random.default_rng(d)
+    points, centers = rng.integers(-(2**16), 2**16, (d, 200)) / 2.0**16, rng.uniform(-1, 1, (3, d))
+    one = QualityVector(3, d)
+    for found, alone in zip(two_nearest(points.T, centers), _alone(points, centers), strict=True):
+        np.testing.assert_array_equal(found, alone)
+    together = one.add_up(points.T, centers, centers[0], 16)
+    each = [one.add_up(points[:, at : at + 1].T, centers, centers[0], 16) for at in range(200)]
+    np.testing.assert_array_equal(together, np.sum(each, axis=0))
+
+
+def _alone(points: NDArray[np.float64], centers: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    found = [two_nearest(points[:, at : at + 1].T, centers) for at in range(points.shape[1])]
+    return np.concatenate([own for own, _ in found]), np.concatenate([other for _, other in found])
+
+
 def test_a_record_reaches_the_sensitivity() -> None:
     """So that none smaller would do, such as sqrt(3/2) without the number of records."""
     one, centers = QualityVector(2, 1), np.array([[-1.0], [1.0]])
