@@ -40,16 +40,18 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(f"{flag} {out}: exists already; remove it, give another name, or add --overwrite")
     if options.share is not None:
         from fastlloyd.privacy.calibration import stated_delta
+        from fastlloyd.protocols.fastlloyd.settings import MECHANISMS
         from fastlloyd.protocols.private_bounds.plan_lines import split_epsilon
         from fastlloyd.protocols.private_bounds.protocol import PROTOCOL
         from fastlloyd.run.inputs import settle_size
 
         records, k = settle_size(config, None)
         delta = stated_delta(PROTOCOL.public_parameters(config, n - 1, records, k).delta, records)
+        gaussian = [name for name, mechanism in MECHANISMS.items() if mechanism == "gaussian"]
         own, left = split_epsilon(config.epsilon, delta, options.share)
         sys.stdout.write(
-            f"share: epsilon {own:g} for the bounds, then --epsilon {left:g} for the run that follows; both together "
-            f"{config.epsilon:g} at delta {delta:.3g}\n"
+            f"share: epsilon {own:g} for the bounds, then --epsilon {left:g} for a run that follows with Gaussian "
+            f"noise ({', '.join(gaussian)}); both together {config.epsilon:g} at delta {delta:.3g}\n"
         )
         config, words = replace(config, epsilon=own), [*words, "--epsilon", repr(own)]
     if config.columns:  # else only the parties' files tell how many columns there are

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fastlloyd.cli.options import Parser, number
 from fastlloyd.errors import EXIT_OK, ConfigError
-from fastlloyd.run.config import OPTIONS
+from fastlloyd.run.config import OPTIONS, RunConfig
 
 _OWN = (
     "data",
@@ -24,6 +24,10 @@ _OWN = (
     "roster",
     "key",
     "passphrase_file",
+    "state_dir",
+    "budget",
+    "budget_delta",
+    "review",
 )
 """What each party's file of a run says besides the run file of all; with -n as the finished run had it."""
 
@@ -79,14 +83,25 @@ def main(argv: Sequence[str]) -> int:
         return EXIT_OK
     from fastlloyd.supervise.supervisor import supervise
 
-    words = ["--config", str(out), "--described", options.result, "--output", options.output]
-    own = replace(planned.config, data=options.data or planned.config.data)
-    for name in _OWN:
-        value = getattr(own, name)
-        words += [] if value == OPTIONS[name].default else [OPTIONS[name].flag, str(value)]
-    words += ["--overwrite"] if options.overwrite else []
-    words += [] if options.state_dir is None else ["--state-dir", options.state_dir]
+    own = replace(
+        planned.config,
+        data=options.data or planned.config.data,
+        state_dir=options.state_dir or planned.config.state_dir,
+        output=options.output,
+        overwrite=options.overwrite,
+    )
+    words = ["--config", str(out), "--described", options.result, *own_words(own)]
     return supervise(options.n, words, transport="tcp")
+
+
+def own_words(config: RunConfig) -> list[str]:
+    """Return the flags of what stands in no run file of all: the ledgers and the budget of the finished run too."""
+    words = []
+    for name in (*_OWN, "output", "overwrite"):
+        value, flag = getattr(config, name), OPTIONS[name].flag
+        if value != OPTIONS[name].default:
+            words += [flag] if value is True else [flag, str(value)]
+    return words
 
 
 def parser() -> Parser:
@@ -124,7 +139,7 @@ def parser() -> Parser:
     parser.add_argument("--data", metavar="TEMPLATE", help="with -n: the records (default: as the finished run)")
     parser.add_argument("--output", default="description", metavar="DIR", help="with -n: default ./%(default)s")
     parser.add_argument("--overwrite", action="store_true", help="with -n: replace the files of another run there")
-    parser.add_argument("--state-dir", metavar="DIR", help="with -n: the ledgers over runs")
+    parser.add_argument("--state-dir", metavar="DIR", help="with -n: ledgers over runs (default: as the finished run)")
     parser.add_argument("--masking", choices=OPTIONS["masking"].choices, help="default: as the finished run")
     parser.add_argument("--title", metavar="TEXT", help="what the study is called, for people")
     parser.add_argument("--out", default="describe.toml", metavar="FILE", help="the run file (default ./%(default)s)")

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from fastlloyd.dossier.blocks import to_markdown
 from fastlloyd.dossier.content import make_dossier
 from fastlloyd.dossier.planned_run import plan_run
 from fastlloyd.dossier.study import read_study
-from fastlloyd.errors import ConfigError, DataError, PeerError, SecurityError
+from fastlloyd.errors import EXIT_BUDGET, ConfigError, DataError, PeerError, SecurityError
 from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.lifecycle.sealed import SealedParts
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, gdp_epsilon, spent
@@ -36,7 +37,7 @@ from fastlloyd.protocols.registry import FOLLOWING, PROTOCOLS, find, knows, name
 from fastlloyd.report.ranges import NORMAL_TAIL
 from fastlloyd.run import simulation
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.run_file import load_config
+from fastlloyd.run.run_file import load_config, to_toml
 from fastlloyd.run.session import find_protocol
 from fastlloyd.run.simulation import InMemory, run_together
 from fastlloyd.testing import ProtocolContract
@@ -458,6 +459,24 @@ def test_the_command_plans_writes_the_run_file_and_runs(finished: Path, tmp_path
     assert (tmp_path / "named.csv").read_text() == signed.replace("'=frail", "").replace("\n0,,", "\n0,young,")
     assert "<bdi>young</bdi> (cluster 0)" in (tmp_path / "again.html").read_text("utf-8")
     assert (tmp_path / "description" / "profile.csv").read_text() == signed
+
+
+def test_on_one_machine_it_counts_in_the_ledgers_and_the_budget_of_the_finished_run(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --state-dir it ran uncounted, past the budget of the run that it describes."""
+    monkeypatch.setenv("PYTHONPATH", QUICK)
+    copied, state = tmp_path / "result", tmp_path / "state"
+    shutil.copytree(finished / "result", copied)
+    base = load_config(copied / "config.toml", links=False)
+    kept = replace(base, data=str(finished / "own_{client}.csv"), state_dir=str(state), budget=0.5)
+    (copied / "config.toml").write_text(to_toml(kept, copied))
+    (tmp_path / "columns.toml").write_text(COLUMNS_FILE)
+    words = ["describe", "result", "--columns", "columns.toml", "--epsilon", "1", "-n", "4", "--force"]
+    forked_command(tmp_path, *words, code=2)  # the ledgers are not there
+    forked_command(tmp_path, "init-state", "state", "-n", "4")
+    forked_command(tmp_path, *words, code=EXIT_BUDGET)
+    assert not (tmp_path / "description" / "profile.csv").exists()
 
 
 def test_the_total_is_what_the_accountant_makes_of_both(finished: Path) -> None:

@@ -272,6 +272,11 @@ def test_a_share_of_a_budget_and_the_rest_of_it_are_together_the_budget(
     releases = [*protocol().planned(config, 3, 2).all_releases()]
     releases += [replace(one, run="00") for one in find_protocol("fastlloyd-plus").foresee(follows, 3, 2).releases]
     assert 0.9999 < spent(releases, 1 / 300_000) <= 1.0
+    # Laplace noise does not add in 1/sigma^2: the sentence must not be about such a run.
+    laplace = find_protocol("sulloyd").foresee(replace(follows, protocol="sulloyd"), 3, 2).releases
+    bounds = [*protocol().planned(config, 3, 2).all_releases()]
+    assert spent([*bounds, *(replace(one, run="00") for one in laplace)], 1 / 300_000) > 1.0
+    assert "a run that follows with Gaussian noise (fastlloyd, fastlloyd-plus, glloyd)" in said
     multipliers = [one.noise_multiplier**-2 for one in releases]
     assert multipliers[0] / sum(multipliers) == pytest.approx(0.1, rel=1e-3)
 
