@@ -479,6 +479,24 @@ def test_on_one_machine_it_counts_in_the_ledgers_and_the_budget_of_the_finished_
     assert not (tmp_path / "description" / "profile.csv").exists()
 
 
+def test_a_plan_says_what_the_server_learns_of_a_run_whose_noise_it_knew(finished: Path, tmp_path: Path) -> None:
+    """The clients' choice of k is hidden from the server of the run; the --k of a description tells it."""
+    columns = columns_from_json(COLUMNS, "the test")
+    assert not [
+        line for line in plan_description(finished / "result", columns, epsilon=0.5).lines() if "learns" in line.text
+    ]
+    (tmp_path / "names.toml").write_text('1 = "frail"\n')
+    copied = tmp_path / "result"
+    shutil.copytree(finished / "result", copied)
+    report = json.loads((copied / "report.json").read_text())
+    for masking, said in (("common", "learns how many clusters the clients chose and the names"), ("pairwise", None)):
+        report["parameters"] |= {"k_max": 2, "masking": masking}
+        (copied / "report.json").write_text(json.dumps(report))
+        lines = plan_description(copied, columns, epsilon=0.5, names=tmp_path / "names.toml").lines()
+        found = [line.text for line in lines if line.name == "server"]
+        assert not found if said is None else found[0].startswith(said)
+
+
 def test_the_total_is_what_the_accountant_makes_of_both(finished: Path) -> None:
     """Gaussians add in mu^2; shares of noise in the description change nothing about that."""
     columns = columns_from_json(COLUMNS, "the test")

@@ -62,6 +62,8 @@ class PlannedDescription:
         What the finished run released.
     delta : float
         At which both are composed.
+    reveals : tuple of str
+        What the server learns by it of the run's result, although it knew the run's noise; empty for nothing.
     """
 
     config: RunConfig
@@ -69,6 +71,7 @@ class PlannedDescription:
     features: int
     run: Sequence[Release]
     delta: float
+    reveals: tuple[str, ...] = ()
 
     @property
     def epsilon_before(self) -> float:
@@ -98,7 +101,11 @@ class PlannedDescription:
         """Say what the description would do, and what it adds to the run."""
         before, after = (f"{value:.4g}" for value in (self.epsilon_before, self.epsilon_after))
         total = f"epsilon {after} for run and description together, {before} for the run alone (delta {self.delta:.3g})"
-        return [*PROTOCOL.plan_lines(self.config, self.clients, self.features), PlanLine("total", total)]
+        lines = [*PROTOCOL.plan_lines(self.config, self.clients, self.features), PlanLine("total", total)]
+        if not self.reveals:
+            return lines
+        about = f"learns {' and '.join(self.reveals)}; it drew the noise that this follows from (common masks)"
+        return [*lines, PlanLine("server", f"{about}, so nothing is promised about it against the server")]
 
 
 def plan_description(
@@ -162,6 +169,12 @@ def plan_description(
     delta = max(float(report["privacy"]["delta"]), stated)
 
     called = ClusterNames() if names is None else ClusterNames.read(names, len(finished.centroids))
+    terms, shown = report["parameters"], report["result"]
+    reveals = []
+    if terms.get("masking") == "common":
+        reveals += ["how many clusters the clients chose"] * ("k_max" in terms)
+        reveals += ["how many clusters were too small to show"] * ("left_out" in shown)
+        reveals += ["the names of the clusters"] * bool(called)
 
     def planned(own: float) -> PlannedDescription:
         of = replace(config, epsilon=own)
@@ -175,7 +188,9 @@ def plan_description(
         if columns:
             table["columns"] = settle(columns, public, share=1.0 - share)
         of = replace(of, settings={FOLLOWING[0].name: table})
-        return PlannedDescription(config=of, clients=clients, features=features, run=releases, delta=delta)
+        return PlannedDescription(
+            config=of, clients=clients, features=features, run=releases, delta=delta, reveals=tuple(reveals)
+        )
 
     if total is None:
         return planned(config.epsilon)
