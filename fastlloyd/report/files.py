@@ -13,8 +13,10 @@ import contextlib
 import csv
 import fcntl
 import io
+import os
 import re
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -205,14 +207,15 @@ class RunFolder:
                     if old and not leftover.name.endswith(".jsonl") and not _locked(leftover):
                         leftover.unlink()
             self._marker(me).touch(mode=PRIVATE_MODE)
-            self._held = self._marker(me).open("rb")
+            held = os.open(self._marker(me), os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise ConfigError(
                 f"--output {template}: cannot be made or written ({error.strerror}); check path and permissions",
                 reason=Reason.OUTPUT,
             ) from error
+        self._close = weakref.finalize(self, os.close, held)  # a party that dies in a thread closes it, too
         with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(self._held, fcntl.LOCK_EX)
+            fcntl.flock(held, fcntl.LOCK_EX)
         try:
             refuse_running(self.path, self._run)
         except ConfigError:
@@ -257,7 +260,7 @@ class RunFolder:
         """Remove the marker; idempotent."""
         with contextlib.suppress(OSError):
             self._marker(self._me).unlink(missing_ok=True)
-        self._held.close()
+        self._close()
 
     def _marker(self, party: PartyId) -> Path:
         return self.path / f".fastlloyd-{self._run}-{party.rank}"
