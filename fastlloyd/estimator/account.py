@@ -87,6 +87,11 @@ class SharedAccount:
         """What was counted so far."""
         return self._releases
 
+    @property
+    def limit(self) -> Limit | None:
+        """The budget so far; None if there was none."""
+        return self._limit
+
     def note(self, ledger: Ledger) -> None:
         """Count the releases of a ledger file, for a later fit without it."""
         with self._lock:
@@ -147,6 +152,16 @@ class Spending:
         ledger = Ledger()
         ledger.record([*before, *own])
         return ledger.epsilon(delta, own[0].neighbours)
+
+    def delta_of_all(self, planned: float) -> float:
+        """Return the delta at which everything together is stated after a release with the delta `planned`."""
+        model, kept = self._model, self._model._account.limit
+        if model.budget is None:
+            return max(float(model.delta_), planned)
+        if model.ledger is not None:
+            kept = read_kept(Limit, Path(f"{model.ledger}.budget"))
+        limit = _as_limit(model.budget, kept, planned)
+        return planned if limit is None else limit.delta
 
     def protecting(self, planned: Iterable[Release]) -> tuple[Release, ...]:
         """Return planned releases with the neighbours that they protect."""

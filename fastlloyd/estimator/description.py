@@ -243,7 +243,7 @@ def _within(model: Any, spending: Spending, inputs: Any, total: float) -> float:
 
     def after(own: float) -> float:
         plan = PROTOCOL.make_plan(replace(inputs.public, epsilon=own), names)
-        return spending.together(before, plan.all_releases(), max(model.delta_, plan.delta))
+        return spending.together(before, plan.all_releases(), spending.delta_of_all(plan.delta))
 
     if after(OPTIONS["epsilon"].within.ends[0]) > total:
         raise ParameterError(

@@ -84,6 +84,14 @@ def test_it_counts_with_the_fits_and_is_refused_where_they_leave_too_little(tmp_
             fitted.describe(X, COLUMNS, VALUES, total=1.05)
 
 
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_total_is_at_the_delta_of_the_budget_at_which_the_spending_is_stated(tmp_path: Path, in_file: bool) -> None:
+    """A budget at a smaller delta: at the delta of the release alone, the model stated 2.47 after a total of 2."""
+    fitted = model(epsilon=1.0, budget=(3.0, 1e-7), ledger=tmp_path / "ledger" if in_file else None).fit(X)
+    fitted.describe(X, None, total=2.0)
+    assert fitted.epsilon_spent_ <= 2.0 and fitted.epsilon_spent_ == pytest.approx(2.0, rel=1e-3)
+
+
 def test_without_a_stated_number_of_records_it_protects_what_a_fit_does() -> None:
     found = model(n_total=None).fit(X).describe(X, {"x2": {"lo": -2, "hi": 12}}, epsilon=1.0)
     assert found.neighbours == ZERO_OUT_RECORD
