@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -37,10 +38,11 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.categories import OTHER
 from fastlloyd.data.form import MISSING, number_row, parse_number
-from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.errors import ConfigError, DataError, did_you_mean
 from fastlloyd.wire.decode import Within, decode
 from fastlloyd.wire.toml import read_toml
 
+_NUMBERED = re.compile(r"columns\[(\d+)\]")
 MOST_COLUMNS = 200
 LEAST_BINS, MOST_BINS = 6, 32
 """Range of the public rule for the number of bins (`count_bins`)."""
@@ -94,8 +96,12 @@ class DescribedColumn:
             if len(self.edges) < 3 or any(one >= other for one, other in pairwise(self.edges)):
                 raise ConfigError(f"column {self.name!r}: expected three or more edges in increasing order")
         elif self.lo is None or self.hi is None or not self.lo < self.hi:
+            got = ", ".join(
+                f"{end} = {value:g}" for end, value in (("lo", self.lo), ("hi", self.hi)) if value is not None
+            )
             raise ConfigError(
-                f"column {self.name!r}: expected public bounds lo and hi with lo below hi, or edges, or categories"
+                f"column {self.name!r}: expected public bounds lo and hi with lo below hi, or edges, or categories; "
+                f"got {got or 'none of them'}"
             )
         if not math.isfinite(self.top - self.bottom):
             raise ConfigError(f"column {self.name!r}: expected bounds whose distance float64 can hold")
@@ -266,7 +272,7 @@ def read_columns(path: str | Path) -> tuple[DescribedColumn, ...]:
         It cannot be read, or describes a column that cannot be.
     """
     where = f"--columns {path}"
-    tables = read_toml(Path(path), where)
+    tables = read_toml(Path(path), where, "docs/describe.md")
     return columns_from_json([{"name": name, **_table(name, value, where)} for name, value in tables.items()], where)
 
 
@@ -281,11 +287,22 @@ def columns_from_json(values: object, where: str) -> tuple[DescribedColumn, ...]
     try:
         found = decode(_Columns, {"columns": values}, "").columns
     except ValueError as error:
-        raise ConfigError(f"{where}: {str(error).removeprefix('.')}") from None
+        raise ConfigError(f"{where}: {_by_name(str(error).removeprefix('.'), values)}") from None
     names = [column.name for column in found]
     if len(set(names)) < len(names):
         raise ConfigError(f"{where}: names a column twice; keep one table for each")
     return found
+
+
+def _by_name(error: str, values: object) -> str:
+    """Return an error of decoding with the column's name, if it has one, in place of its number."""
+    at = _NUMBERED.match(error)
+    table = values[int(at[1])] if at and isinstance(values, list) else None
+    name = table.get("name") if isinstance(table, Mapping) else None
+    if at is None or not isinstance(name, str):
+        return error
+    called, rest = f"column {name[:200]!r}", error[at.end() :].removeprefix(".").removeprefix(": ")
+    return rest if rest.startswith(called) else f"{called}: {rest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +318,12 @@ def _table(name: str, value: object, where: str) -> Mapping[str, Any]:
         raise ConfigError(f"{where}: expected a table [{name}] for each column, got a single value for {name!r}")
     if "name" in value:
         raise ConfigError(f"{where}: the table [{name}] has the column's name already: remove its key 'name'")
+    keys = [field.name for field in dataclasses.fields(DescribedColumn) if field.name != "name"]
+    for key in value:
+        if key not in keys:
+            raise ConfigError(
+                f"{where}: column {name!r}: unknown key {key!r}{did_you_mean(key, keys)}; expected {', '.join(keys)}"
+            )
     return value
 
 

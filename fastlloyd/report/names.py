@@ -52,7 +52,7 @@ class ClusterNames(dict[int, str]):
             It cannot be read, names a cluster that is not there, or a name does not fit.
         """
         where = f"--names {path}"
-        return cls.check(read_toml(Path(path), where), where, k)
+        return cls.check(read_toml(Path(path), where, "docs/report.md"), where, k)
 
     @classmethod
     def check(cls, values: Mapping[str, object], where: str, k: int | None = None) -> Self:

@@ -28,6 +28,7 @@ def parse_toml(content: bytes, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     Parameters
     ----------
     content : bytes
+        UTF-8; a byte order mark, which some editors put first, is left out.
     most_bytes : int
         Longest content.
 
@@ -39,7 +40,7 @@ def parse_toml(content: bytes, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     """
     if len(content) > most_bytes:
         raise ValueError(f"expected at most {most_bytes} bytes")
-    text = content.decode("utf-8")
+    text = content.decode("utf-8-sig")
     if _LONG_KEY.search(text):
         raise ValueError(f"expected keys of at most {MOST_PARTS} parts")
     try:
@@ -64,8 +65,8 @@ def _refuse_huge(value: Any) -> None:
         raise ValueError(_HUGE)
 
 
-def read_toml(path: Path, where: str) -> dict[str, Any]:
-    """Read a small TOML file; errors call it `where`.
+def read_toml(path: Path, where: str, page: str = "docs/run-file.md") -> dict[str, Any]:
+    """Read a small TOML file; errors call it `where`, and name the page that shows how to write it.
 
     Raises
     ------
@@ -79,4 +80,4 @@ def read_toml(path: Path, where: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{where}: expected UTF-8 text; save the file as UTF-8") from error
     except ValueError as error:
-        raise ConfigError(f"{where}: not valid TOML: {error}; docs/run-file.md shows how to write it") from error
+        raise ConfigError(f"{where}: not valid TOML: {error}; {page} shows how to write it") from error

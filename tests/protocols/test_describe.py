@@ -143,6 +143,9 @@ class TestContract(ProtocolContract):
         foreseen = self.foreseen()
         lines = [str(line) for line in self.protocol.plan_lines(self.config, self.clients, 2)]
         assert any("clusters of at least" in line for line in lines)
+        assert not any("NOTHING to see" in line for line in lines)
+        lines = [str(line) for line in self.protocol.plan_lines(replace(self.config, epsilon=0.001), self.clients, 2)]
+        assert any("NOTHING to see; take a larger epsilon" in line for line in lines)
         assert 0.0 < spent(foreseen.releases, foreseen.claim.delta) <= self.config.epsilon * (1 + 1e-9)
 
     @pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])

@@ -333,13 +333,13 @@ class Describe(MaskedSums):
         lines, quality = [], self._quality(plan)
         if self.layout(plan) is not None:
             fine, coarse = describable_from(plan.noise_on(PART, 0))
-            lines.append(
-                PlanLine(
-                    "described",
-                    f"clusters of at least {fine:,} records with numbers and ranges, of at least {coarse:,} with "
-                    "ranges; of smaller ones only the size",
-                )
+            said = (
+                f"clusters of at least {fine:,} records with numbers and ranges, of at least {coarse:,} with ranges; "
+                "of smaller ones only the size"
             )
+            if coarse > plan.n_total:
+                said += f", and all together are at most {plan.n_total:,}: NOTHING to see; take a larger epsilon"
+            lines.append(PlanLine("described", said))
         if quality is not None:
             lines.append(PlanLine("quality", quality.outlook(plan.noise_on(QUALITY, 0), plan.n_total)))
         return lines

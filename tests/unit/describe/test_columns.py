@@ -63,7 +63,7 @@ def test_the_file_is_read_in_its_order(tmp_path: Path) -> None:
         ("[age]\nlo = -1e308\nhi = 1e308", "float64"),
         ("[age]\nlo = 0\nhi = 1\nbins = 1", "bins"),
         ("[age]\nlo = 0\nhi = 1\nbins = 101", "bins"),
-        ("[age]\nlo = 0\nhi = 1\nbin = 10", "'bin'"),
+        ("[age]\nlo = 0\nhi = 1\nbin = 10", "(did you mean 'bins'?)"),
         ("[age]\nlo = 0\nhi = 1\nname = 'b'", "name"),
         ("[age]\nlo = 0\nhi = 1\nedges = [0, 1, 2]", "edges say bounds"),
         ("[age]\nedges = [0, 1]", "three or more"),
@@ -75,7 +75,11 @@ def test_the_file_is_read_in_its_order(tmp_path: Path) -> None:
         ("[sex]\ncategories = ['f', 'f', 'm']", "each once"),
         ("[sex]\ncategories = ['f', 'm']\nlo = 0", "got both"),
         ("[sex]\ncategories = 'fm'", "categories"),
-        ("[age", "not valid TOML"),
+        ("[age", "docs/describe.md shows how to write it"),
+        ("[age]\nlo = 30\nhi = 0", "column 'age': expected public bounds lo and hi with lo below hi"),
+        ("[age]\nlo = 30\nhi = 0", "got lo = 30, hi = 0"),
+        ("[sex]\ncategories = ['f', 'm']\n[age]\nhigh = 0", "column 'age': unknown key 'high' (did you mean 'hi'?)"),
+        ("[sex]\ncategories = 'f'", "column 'sex': categories: expected a list"),
     ],
 )
 def test_a_file_that_describes_no_column_is_refused_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:

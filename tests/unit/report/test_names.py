@@ -29,6 +29,7 @@ def test_a_named_cluster_keeps_its_number_beside_its_name(tmp_path: Path) -> Non
     ("text", "words"),
     [
         ("", "got none"),
+        ("0;a", "docs/report.md shows how to write it"),
         ('3 = "a"', "from 0 to 2 as key, got '3'"),
         ('-1 = "a"', "got '-1'"),
         ('00 = "a"', "got '00'"),

@@ -26,6 +26,7 @@ LONG = MOST_BYTES // 4
 )
 def test_ordinary_text_is_read_as_python_reads_it(text: str) -> None:
     assert parse_toml(text.encode()) == tomllib.loads(text)
+    assert parse_toml(b"\xef\xbb\xbf" + text.encode()) == tomllib.loads(text), "an editor's byte order mark"
 
 
 @pytest.mark.parametrize(
