@@ -28,7 +28,8 @@ def main(argv: Sequence[str]) -> int:
 
     Sees
     ----
-    Everybody who reads the terminal sees public parameters, and which runs used the same records.
+    Everybody who reads the terminal sees public parameters, and which runs used the same records in the same form.
+    Other bounds or features, or the columns of a description, make another digest of the same people.
     """
     options = parser().parse_args(argv)
     folder = Path(options.folder)
@@ -76,6 +77,8 @@ def _lines(state: StateDir, ledger: Ledger, delta: float | None) -> Iterator[str
         spent = ledger.total(limit.delta)
         left = f"{limit.epsilon - spent:.4g} left" if spent <= limit.epsilon else "nothing left"
         yield f"  budget {limit.epsilon:g} at delta {limit.delta:g}: {left}"
+    if len({release.data for release in releases if release.data}) > 1:
+        yield "  the same people may stand under several records: a digest is of records as a run used them"
     for (data, neighbours), those in kinds.items():
         named = f"records {data[:SHOWN_DIGITS]}" if data else "no records"
         yield f"  {named}: {_epsilon(spent_by(those, delta))} for {neighbours}"

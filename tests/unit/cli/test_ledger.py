@@ -92,6 +92,8 @@ def test_a_ledger_is_shown_by_records_and_runs(tmp_path: Path, capsys: pytest.Ca
         assert f"together epsilon {format_epsilon(whole)} at delta 1e-06" in shown
         assert f"budget 2 at delta 1e-06: {2 - whole:.4g} left" in shown
         assert f"records d1: epsilon {format_epsilon(spent(one, 1e-6))} for add-remove record" in shown
+        # A description of the same people has another digest; only what is spent together counts for them.
+        assert shown.count("the same people may stand under several records") == 1
         assert f"run bbbbbbbb: epsilon {format_epsilon(spent(other, 1e-6))}, 1 release" in shown
     assert main(["ledger", str(tmp_path), "--delta", "1e-3"]) == 0
     assert f"together epsilon {format_epsilon(spent(one + other, 1e-3))} at delta 0.001" in capsys.readouterr().out
