@@ -273,6 +273,17 @@ def read_columns(path: str | Path) -> tuple[DescribedColumn, ...]:
     """
     where = f"--columns {path}"
     tables = read_toml(Path(path), where, "docs/describe.md")
+    return columns_from_tables(tables, where)
+
+
+def columns_from_tables(tables: Mapping[str, object], where: str) -> tuple[DescribedColumn, ...]:
+    """Return the columns of a table each, as a file has them; errors call them `where`.
+
+    Raises
+    ------
+    ConfigError
+        A table describes no column.
+    """
     return columns_from_json([{"name": name, **_table(name, value, where)} for name, value in tables.items()], where)
 
 

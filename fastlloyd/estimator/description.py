@@ -21,7 +21,7 @@ from fastlloyd.data.bounds import scale
 from fastlloyd.data.form import MISSING, number_text
 from fastlloyd.data.records import OwnRecords
 from fastlloyd.describe.coding import CodedRecords, Placed, code
-from fastlloyd.describe.columns import DescribedColumn, columns_from_json, read_columns
+from fastlloyd.describe.columns import DescribedColumn, columns_from_tables, read_columns
 from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.account import Spending
 from fastlloyd.estimator.inputs import common_terms, is_vertical
@@ -166,7 +166,7 @@ def _columns(columns: Any) -> tuple[DescribedColumn, ...]:
             "columns: expected a TOML file, or a mapping from each column to what its table in one holds, such as "
             "{'age': {'lo': 0, 'hi': 100}, 'sex': {'categories': ['f', 'm']}}"
         )
-    return columns_from_json([{"name": str(name), **table} for name, table in columns.items()], "columns")
+    return columns_from_tables({str(name): table for name, table in columns.items()}, "columns")
 
 
 def _cells(

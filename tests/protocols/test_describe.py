@@ -430,6 +430,12 @@ def test_it_stands_on_masked_sums_and_is_no_protocol_to_choose() -> None:
 COLUMNS_FILE = '[age]\nlo = 0\nhi = 100\n\n[sex]\ncategories = ["f", "m"]\n'
 
 
+def test_a_plan_calls_the_folder_as_the_command_does(tmp_path: Path) -> None:
+    """The command takes RESULT; `--described` is a flag that nobody typed."""
+    with pytest.raises(ConfigError, match=r"^RESULT .*none: .*give the folder of a finished run"):
+        plan_description(tmp_path / "none", (), epsilon=0.5)
+
+
 def test_the_command_plans_writes_the_run_file_and_runs(finished: Path, tmp_path: Path) -> None:
     (tmp_path / "columns.toml").write_text(COLUMNS_FILE)
     of = ("describe", str(finished / "result"), "--columns", "columns.toml")

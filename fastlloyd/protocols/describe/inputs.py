@@ -85,7 +85,7 @@ class FinishedRun:
     digest: bytes = field(repr=False)
 
 
-def read_finished(folder: Path, roster: Path | None = None) -> FinishedRun:
+def read_finished(folder: Path, roster: Path | None = None, flag: str = _FLAG) -> FinishedRun:
     """Read the folder of a finished run, and compare it with what its parties signed.
 
     Parameters
@@ -93,6 +93,8 @@ def read_finished(folder: Path, roster: Path | None = None) -> FinishedRun:
     folder : Path
     roster : Path, optional
         The run's, to check the signatures.
+    flag : str
+        What named the folder, for the error.
 
     Raises
     ------
@@ -102,11 +104,11 @@ def read_finished(folder: Path, roster: Path | None = None) -> FinishedRun:
     try:
         verify(folder, roster)
     except ConfigError as error:
-        raise ConfigError(f"{_FLAG} {folder}: {error}") from error
+        raise ConfigError(f"{flag} {folder}: {error}") from error
     report = load(folder / "report.json")
     path = folder / "centroids.csv"
     if path.name not in report["output"]:
-        raise ConfigError(f"{_FLAG} {folder}: its run released no centroids, so it has no clusters to describe")
+        raise ConfigError(f"{flag} {folder}: its run released no centroids, so it has no clusters to describe")
     with open_source(str(path)) as source:
         names, centroids = tuple(map(csv_text, source.names)), read_table(source, columns=source.names).values
     content = b"".join(hashlib.sha256(read_regular_bytes(folder / name)).digest() for name in (path.name, "bounds.csv"))

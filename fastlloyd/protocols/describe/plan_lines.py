@@ -145,7 +145,7 @@ def plan_description(
     ConfigError
         The folder cannot be described, or the total leaves nothing for it.
     """
-    finished = read_finished(folder)
+    finished = read_finished(folder, flag="RESULT")
     report = load(folder / "report.json")
     base = load_config(folder / "config.toml", links=False)
     if base.row.partition == "vertical":

@@ -110,6 +110,7 @@ def test_without_a_stated_number_of_records_it_protects_what_a_fit_does() -> Non
         (COLUMNS, {**VALUES, "age": ["old"] * N}, {"epsilon": 1.0}, "column 'age': expected a number"),
         (["age"], VALUES, {"epsilon": 1.0}, "columns: expected a TOML file, or a mapping"),
         ({"age": {"lo": 5}}, VALUES, {"epsilon": 1.0}, "column 'age': expected public bounds"),
+        ({"age": {"low": 5}}, VALUES, {"epsilon": 1.0}, "column 'age': unknown key 'low'"),
     ],
 )
 def test_what_it_refuses_spends_nothing(columns: Any, values: Any, spends: dict[str, float], words: str) -> None:
