@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from enum import Enum
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 
 from fastlloyd.errors import ConfigError, InternalError, PeerGone
 from fastlloyd.net.transport import Transport
@@ -49,7 +49,8 @@ class MemoryNetwork:
         if count < 2:
             raise ConfigError(f"a network has at least 2 parties (the server and a client), got {count}")
         self._parties = tuple(PartyId(rank) for rank in range(count))
-        self._queues: dict[PartyId, SimpleQueue[_Item]] = {p: SimpleQueue() for p in self._parties}
+        # No SimpleQueue: in Python 3.11 its `get` may wait for ever after a timeout that is over before it waits.
+        self._queues: dict[PartyId, Queue[_Item]] = {p: Queue() for p in self._parties}
         self._ends: dict[PartyId, _End] = {}
         self._tap = tap
         self._endpoints = {p: MemoryTransport(self, p, self._parties) for p in self._parties}
