@@ -331,6 +331,15 @@ def test_results_without_centres_sizes_or_verdict():
     assert not list(section(root, "clusters").iter("table"))
 
 
+def test_a_description_says_where_its_centres_are():
+    """With a smallest size it has no sizes either: the heading stood above nothing."""
+    described = report(noisy_sizes=None)
+    described["parameters"]["described_run"] = "ab" * 16
+    root, words = shown(described, None)
+    assert "The centres are those of the run that is described, abababababababab: its page shows them." in words
+    assert "This run shows no centres" not in words and not list(section(root, "clusters").iter("table"))
+
+
 def test_values_that_are_no_numbers_are_shown_and_not_drawn():
     root, words = shown(document({"centre_margins": None}), np.array([[np.nan, 1.0], [np.inf, 2.0], [1.0, 1.0]]))
     assert "nan" in words and not list(section(root, "clusters").iter("circle"))
