@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from fastlloyd.cli.options import Parser, number
-from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.errors import EXIT_OK, ConfigError, printable
+from fastlloyd.gate.held import SHOWN_DIGITS, party_folders
 from fastlloyd.run.config import OPTIONS, RunConfig
+from fastlloyd.run.state import LEDGER, StateDir
 
 _OWN = (
     "data",
@@ -90,8 +92,24 @@ def main(argv: Sequence[str]) -> int:
         output=options.output,
         overwrite=options.overwrite,
     )
+    for line in _not_in_ledgers(own.state_dir, planned.described):
+        sys.stdout.write(f"warning   {line}\n")
+    sys.stdout.flush()
     words = ["--config", str(out), "--described", options.result, *own_words(own)]
     return supervise(options.n, words, transport="tcp")
+
+
+def _not_in_ledgers(state_dir: str | None, run: str) -> Iterator[str]:
+    """Say which ledgers of a state directory hold nothing of the finished run: both would count apart."""
+    for folder in party_folders(Path(state_dir)) if state_dir else ():
+        if (folder / LEDGER).exists():
+            with StateDir.of(folder).open_ledger() as ledger:
+                known = any(release.run == run for release in ledger.releases)
+            if not known:
+                yield (
+                    f"the ledger in {printable(str(folder))} holds nothing of run {run[:SHOWN_DIGITS]}, whose clusters "
+                    "are described: what it spent is not counted there; give the --state-dir of that run if it had one"
+                )
 
 
 def own_words(config: RunConfig) -> list[str]:

@@ -484,7 +484,8 @@ def test_on_one_machine_it_counts_in_the_ledgers_and_the_budget_of_the_finished_
     words = ["describe", "result", "--columns", "columns.toml", "--epsilon", "1", "-n", "4", "--force"]
     forked_command(tmp_path, *words, code=2)  # the ledgers are not there
     forked_command(tmp_path, "init-state", "state", "-n", "4")
-    forked_command(tmp_path, *words, code=EXIT_BUDGET)
+    said = forked_command(tmp_path, *words, code=EXIT_BUDGET)
+    assert "holds nothing of run" in said and "give the --state-dir of that run" in said
     assert not (tmp_path / "description" / "profile.csv").exists()
 
 

@@ -74,6 +74,12 @@ class PlannedDescription:
     reveals: tuple[str, ...] = ()
 
     @property
+    def described(self) -> str:
+        """Id of the finished run."""
+        found: str = self.config.settings[FOLLOWING[0].name]["run"]
+        return found
+
+    @property
     def epsilon_before(self) -> float:
         """Of the finished run alone."""
         return self._compose(self.run)
