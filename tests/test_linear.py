@@ -325,6 +325,7 @@ OWN = {
     "one call of a listed function on the whole": (
         *("dossier.approval:_check_claim", "dossier.verify:compare_report", "report.page.result:_bounds"),
         *("report.page.result:_found_bounds", "report.page.result:_costs", "report.page.judged:_rows"),
+        *("describe.columns:_by_name", "describe.columns:_table"),
     ),
     "lines of a dossier or warnings of a run, made from public numbers and names": (
         *("dossier.consent:ask_consent", "report.plot:_write_warning"),
@@ -449,7 +450,7 @@ NESTED = {
     ),
     "for the first name that is wrong, or the first eight": (
         *("cli.options:read_tables", "party.option:read_settings", "run.run_file:with_values"),
-        *("supervise.offers:read_settings", "data.reading:_chosen"),
+        *("supervise.offers:read_settings", "data.reading:_chosen", "describe.columns:_table"),
     ),
     "for the few functions of an installed package": ("protocols.registry:_refuse_misspelled",),
 }
