@@ -9,8 +9,8 @@ BIN := $(VENV)/bin
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # What one worker has left when another is done goes to that one.
 SPREAD := --maxprocesses 8 --dist worksteal
-# A worker per core and one more, for tests wait for processes.
-PARALLEL := -n $(shell expr $(CORES) + 1) $(SPREAD)
+# A worker per core and two more, for tests wait for processes.
+PARALLEL := -n $(shell expr $(CORES) + 2) $(SPREAD)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-papers test-fast test-oldest test-all coverage lint format docs smoke openmpi dist check-dist bundle clean

@@ -395,7 +395,7 @@ def test_a_file_that_another_program_locks_is_no_bad_input(tmp_path: Path) -> No
     with contextlib.closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(SourceError, match="database is locked"):
-            read_table(find_place(database.address, table="people"))
+            read_table(find_place(database.address, table="people", patience_s=0.0))
 
 
 def test_a_file_that_another_program_writes_with_duckdb_is_no_bad_input(tmp_path: Path) -> None:
