@@ -47,29 +47,36 @@ def test_a_plan_says_what_a_run_takes_and_that_longer_messages_take_longer(
     planned, protocol: str, flags: tuple[str, ...]
 ) -> None:
     setup, each, whole, lan, wan = planned("--protocol", protocol, *flags)
-    assert 0.0 < setup < whole and 0.0 < each < whole
+    assert 0.0 < setup <= whole and 0.0 < each <= whole
     messages = 4 if "threshold" in flags else 2
-    assert wan - lan == pytest.approx(messages * (25e-3 - 2.5e-4), rel=0.1)
+    # Both are written with two digits.
+    assert wan - lan == pytest.approx(messages * (25e-3 - 2.5e-4), abs=0.06 * (wan + lan))
 
 
+@pytest.mark.slow  # compares measured times
 def test_a_round_grows_with_records_clusters_and_features(planned) -> None:
     _, few, *_ = planned("--protocol", "fastlloyd")
     for more in ({"n_total": 10_000_000}, {"k": 200}, {"d": 400}):
         assert planned("--protocol", "fastlloyd", **more)[1] > 2.0 * few
 
 
+@pytest.mark.slow  # compares measured times
 def test_a_step_of_feddp_grows_with_records_and_with_the_square_of_the_features(planned) -> None:
     flags = ("--protocol", "feddp", "--set", "feddp.start=private")
     few, more, wide = (planned(*flags, n_total=n, d=d)[1] for n, d in ((1000, 20), (1_000_000, 20), (1000, 800)))
     assert more > 5.0 * few and wide > 5.0 * few
 
 
+@pytest.mark.slow  # compares measured times
 def test_a_round_takes_as_long_as_its_largest_client(planned) -> None:
     n = 20_000_000
     equal = planned("--protocol", "fastlloyd", n_total=n)
     uneven = planned("--protocol", "fastlloyd", "--client-caps", f"{n - 10},10", n_total=n)
     many = planned("--protocol", "fastlloyd", "-n", "11", n_total=n)
     assert many[3] < 0.5 * equal[3] and equal[3] < 0.8 * uneven[3]
+
+
+def test_caps_of_other_clients_are_refused(planned) -> None:
     with pytest.raises(ConfigError, match="--client-caps: expected one number for each of 2 clients, got 3"):
         planned("-n", "3", "--client-caps", "1,2,3")
 
