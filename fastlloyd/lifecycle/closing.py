@@ -371,7 +371,8 @@ def _compare(me: PartyId, own: Mapping[PartyId, bytes], party: PartyId, theirs: 
     """Blame the first speaker whose chains differ."""
     for speaker in sorted({*own, *theirs}):
         if own.get(speaker) != theirs.get(speaker):
-            raise _equivocation(speaker, f"{me} and {party} the same", str(party))
+            whom = f"{party} what it recorded itself" if speaker == me else f"{me} and {party} the same"
+            raise _equivocation(speaker, whom, str(party))
 
 
 def _equivocation(speaker: PartyId, whom: str, liar: str) -> SecurityError:
