@@ -361,9 +361,9 @@ class Describe(MaskedSums):
         chosen: DescribeSettings = self.chosen(facts.get("settings", {}), protocol)
         names = [column.name for column in chosen.layout.columns] if chosen.columns and chosen.layout else []
         of = f" by {', '.join(names)}" if names else ""
-        told = [f"the noisy description of the clusters{of}"] * (chosen.quality < 1.0)
-        told += ["noisy figures on the quality of the clusters"] * (chosen.quality > 0.0)
-        return masked_flow(facts, released=" and ".join(told))
+        named = [f"the noisy description of the clusters{of}"] * (chosen.quality < 1.0)
+        named += ["noisy figures on the quality of the clusters"] * (chosen.quality > 0.0)
+        return masked_flow(facts, released=" and ".join(named))
 
 
 PROTOCOL = Describe()

@@ -23,7 +23,7 @@ ALPHA = 1e-3
 GROW = 2.0
 """A core grows while the next bin holds more than this times the noise."""
 REACH = 3
-"""Bounds of so many bins on one side of the origin, whose far end is 8 times as far as the near one, begin at it."""
+"""Bounds of this many bins on one side of the origin, whose far end is 8 times as far as the near one, begin at it."""
 
 
 def place(raw_points: NDArray[np.float64]) -> NDArray[np.int64]:
