@@ -146,8 +146,8 @@ def describe_clusters(
     delta = max(model.delta_, spending.delta) if limit is None else limit.delta
     model.epsilon_spent_ = spending.ledger.epsilon(delta, spending.neighbours)
     return Description(
-        rows=tuple(_lines(files.get("profile.csv", ""))),
-        quality=tuple(_lines(files.get("quality.csv", ""))),
+        rows=tuple(read_lines(files.get("profile.csv", ""))),
+        quality=tuple(read_lines(files.get("quality.csv", ""))),
         epsilon=spending.epsilon,
         delta=spending.delta,
         neighbours=spending.neighbours,
@@ -225,6 +225,7 @@ def _prepare(
         "k": len(model.cluster_centers_),
         "rounds": "auto",
         "min_size": 0,
+        "quality": 0.0,
         "epsilon": epsilon,
     }
     config = with_values(RunConfig(), {**given, name: {"columns": "", "quality": 1.0, "run": "00"}})
@@ -266,8 +267,8 @@ def _finished(model: Any) -> FinishedRun:
     )
 
 
-def _lines(text: str) -> Iterator[dict[str, Any]]:
-    """Return the lines of a file of the result."""
+def read_lines(text: str) -> Iterator[dict[str, Any]]:
+    """Return the lines of profile.csv or quality.csv as values; None for an empty cell."""
     for line in csv.DictReader(io.StringIO(text)):
         yield {name: csv_text(cell) if name in _TEXTS else _number(cell) for name, cell in line.items()}
 

@@ -25,7 +25,7 @@ from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.account import SharedAccount, Spending
 from fastlloyd.estimator.caution import warn_beforehand, warn_of_result
-from fastlloyd.estimator.description import Description, describe_clusters
+from fastlloyd.estimator.description import Description, describe_clusters, read_lines
 from fastlloyd.estimator.inputs import is_vertical, prepare, validate_parts
 from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_own_words, match_bounds
 from fastlloyd.kmeans.metrics import nearest
@@ -109,6 +109,7 @@ def fit_together(
     rounds, traffic = len(result.common["rounds"]), ended.outcomes[SERVER].traffic
     model.cluster_centers_ = result.centroids
     model.quality_ = result.quality
+    model.measures_ = tuple(read_lines(result.files.get("quality.csv", "")))
     model.noisy_counts_ = None if result.noisy_sizes is None else np.array(result.noisy_sizes)
     model.plan_, model.ledger_ = spending.plan, spending.ledger
     model._run = spending.releases[0].run
@@ -175,6 +176,9 @@ class FastLloyd(  # scikit-learn has no types
     min_size : int
         Leave out each cluster whose noisy size is below it, after the fit: its records get the label of the nearest
         centre that stays. Where none stays, `cluster_centers_` is None and every label is -1. 0 leaves out none.
+    quality : float
+        Share of 1/sigma^2 that a last round has for how good the clusters are, up to 0.5; 0 for no such round.
+        'fastlloyd', 'fastlloyd-plus' and 'glloyd' have one; after a fit by another one, call `describe(X, None)`.
     settings : mapping or None
         The protocol's own settings, such as {'alpha': 0.8}.
     budget : float, (epsilon, delta) or None
@@ -196,6 +200,9 @@ class FastLloyd(  # scikit-learn has no types
         Released; with 'fastlloyd', noisy numbers of records within the radius of each centre in the last round.
     quality_ : Quality
         How much of the result is signal: `verdict`, `sentence`, `warnings`, ranges of sizes and centres. Released.
+    measures_ : tuple of dict
+        With `quality`, how good the clusters are: the lines of quality.csv (docs/describe.md), as
+        `Description.quality` has them; else empty. Released.
     labels_ : int64 array, shape (n,), or list of such arrays where `fit_federated` had owners of records
         Of the records given to fit: the nearest centre, or what the protocol said where it does not show all
         centres. **Not private**: they belong to the owner of the records, and no display shows them.
@@ -278,6 +285,7 @@ class FastLloyd(  # scikit-learn has no types
         random_state: int | None = 0,
         ring_bits: int = 32,
         min_size: int = 0,
+        quality: float = 0.0,
         settings: Mapping[str, Any] | None = None,
         budget: float | None = None,
         ledger: str | Path | None = None,
@@ -294,6 +302,7 @@ class FastLloyd(  # scikit-learn has no types
         self.random_state = random_state
         self.ring_bits = ring_bits
         self.min_size = min_size
+        self.quality = quality
         self.settings = settings
         self.budget = budget
         self.ledger = ledger

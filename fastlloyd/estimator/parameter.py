@@ -40,6 +40,7 @@ _OPTIONS = (
     "seed",
     "ring_bits",
     "min_size",
+    "quality",
 )
 """Options of a run that are parameters, most under the same name."""
 _BUDGET = reader(tuple[Annotated[float, Within(0, 1e6)], Annotated[float, Within(0, 0.5)]])

@@ -323,8 +323,8 @@ class RunConfig:
             flag = f"--k {self.least_k}..{self.k}" if self.least_k else "--quality"
             able = ", ".join(row.name for row in ROWS if row.judges)
             raise ConfigError(
-                f"{flag}: {self.protocol} has no round for the quality of its clusters; leave it out and run "
-                f"`fastlloyd describe --quality` afterwards, or take a --protocol that has one ({able})"
+                f"{flag}: {self.protocol} has no round for the quality of its clusters; leave it out and describe "
+                f"their quality afterwards, or take a --protocol that has one ({able})"
             )
         for unused in self.row.unused:
             if getattr(self, unused) != type(self).__dataclass_fields__[unused].default:

@@ -13,6 +13,7 @@ pytest.importorskip("sklearn")
 
 from sklearn.exceptions import NotFittedError
 
+from fastlloyd.describe.quality import QualityVector
 from fastlloyd.errors import BudgetError, ConfigError
 from fastlloyd.estimator.estimator import FastLloyd, ParameterError
 from fastlloyd.privacy.release import ADD_REMOVE, ZERO_OUT_RECORD
@@ -137,3 +138,23 @@ def test_rows_become_a_frame_where_pandas_is_there(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ConfigError, match="to_frame needs pandas"):
         found.to_frame()
+
+
+def test_a_fit_may_set_a_share_aside_for_how_good_its_clusters_are() -> None:
+    fitted = model(epsilon=90.0, quality=0.05, rounds=6).fit(X)
+    found = {line["measure"]: line for line in fitted.measures_}
+    points, centers = fitted._scaled(X)
+    raw_own, raw_next = np.sort(((points[:, None] - centers) ** 2).sum(axis=2), axis=1).T
+    bound = QualityVector(2, 2).bound  # beyond which a distance counts as the bound
+    truth = {
+        "records": len(X),
+        "silhouette": (1.0 - np.sqrt(raw_own / raw_next)).mean(),
+        "nicv": np.minimum(raw_own, bound).mean(),
+        "far": (raw_own > bound).mean(),
+    }
+    for measure, value in truth.items():
+        assert found[measure]["estimate"] == pytest.approx(value, abs=5 if measure == "records" else 0.01)
+        assert found[measure]["low"] < found[measure]["high"]
+    assert fitted.epsilon_ <= 90.0 and fitted.ledger_.releases[-1].name == "quality"
+    assert [line["measure"] for line in fitted.describe(X, None, epsilon=1.0).quality] == list(found)
+    assert model(rounds=1).fit(X).measures_ == ()

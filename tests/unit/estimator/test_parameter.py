@@ -85,6 +85,9 @@ def test_settings_reach_the_protocol() -> None:
         ({"random_state": np.random.default_rng(0)}, "random_state: expected"),
         ({"random_state": -1}, "random_state: expected"),
         ({"ring_bits": 33}, "ring_bits: expected 32 or 64"),
+        ({"quality": 0.6}, "quality: expected"),
+        ({"quality": 0.0001}, "quality: expected 0, or a share of the budget from 0.001 to 0.5, got 0.0001"),
+        ({"quality": 0.05, "protocol": "sulloyd"}, "quality: sulloyd has no round for the quality of its clusters"),
         ({"settings": ["alpha"]}, "settings: expected"),
         ({"settings": {"reach": -1}}, "settings: fastlloyd-plus.reach: expected"),
         ({"settings": {"rho": 0.2}}, "no setting 'rho'"),
@@ -109,7 +112,9 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert model(**from_numpy, protocol="lloyd").fit(people(800)).plan_.seed == 5
 
 
-@pytest.mark.parametrize("name", ["n_clusters", "epsilon", "delta", "accept_large_delta", "rounds", "ring_bits"])
+@pytest.mark.parametrize(
+    "name", ["n_clusters", "epsilon", "delta", "accept_large_delta", "rounds", "ring_bits", "quality"]
+)
 def test_none_is_no_parameter_where_there_is_no_default(name: str) -> None:
     with pytest.raises(ParameterError, match=f"{name}: expected .*, got None"):
         model(**{name: None}).fit(people(100))
