@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _own_parser() -> Parser:
     """Return the parser of what a run has no flags for."""
-    parser = Parser(prog="fastlloyd bounds", add_help=False, allow_abbrev=False)
+    parser = Parser(prog="fastlloyd bounds", add_help=False)
     parser.add_argument("-n", type=int, metavar="N", help="processes: one server and N - 1 clients (default 3)")
     about = "where the bounds go (default ./%(default)s)"
     parser.add_argument("--out", type=Path, default=Path("bounds.csv"), metavar="FILE", help=about)

@@ -23,7 +23,6 @@ from fastlloyd.wire.header import PartyId
 if TYPE_CHECKING:
     from fastlloyd.net.mpi.launcher import TransportName
 
-_HOSTS_FLAGS = ("--hosts", "--host", "--hos", "--ho")
 _HOST = re.compile("[A-Za-z0-9]([A-Za-z0-9._@-]*[A-Za-z0-9])?")
 
 
@@ -135,10 +134,10 @@ def _for_ranks(words: Sequence[str]) -> list[str]:
     kept: list[str] = []
     rest = iter(words)
     for word in rest:
-        flag, _, value = word.partition("=")
-        if word == "-n" or (flag in _HOSTS_FLAGS and not value):
+        flag = word.partition("=")[0]
+        if word in ("-n", "--hosts"):
             next(rest, None)
-        elif flag not in _HOSTS_FLAGS and not (word.startswith("-n") and word[2:].isdigit()):
+        elif flag != "--hosts" and not (word.startswith("-n") and word[2:].isdigit()):
             kept.append(word)
     return kept
 

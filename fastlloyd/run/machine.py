@@ -8,12 +8,11 @@ Source: docs/protocol.md, "Resume"; docs/privacy.md, "The ledger".
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import threading
 import time
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 from fastlloyd.errors import InternalError
@@ -240,14 +239,16 @@ class CostKeeper:
 class _Disk:
     """Waits for the disk in a separate thread, which begins with the first `start` and ends with `close`.
 
-    A signal can raise in the waiting thread anywhere, even after the queue has handed over its item. So finished work
-    is counted, the queue only wakes, and a wait can be repeated.
+    A signal can raise in the waiting thread anywhere, even after it was woken. So finished work is counted, the lock
+    only wakes, and a wait can be repeated.
     """
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self._orders: SimpleQueue[bool] = SimpleQueue()
-        self._rings: SimpleQueue[None] = SimpleQueue()
+        # Released after each work. A queue of Python 3.11 may wait for ever once its timeout is over.
+        self._rings = threading.Lock()
+        self._rings.acquire()
         self._thread: threading.Thread | None = None
         self._ordered = 0
         self._done = 0
@@ -265,8 +266,7 @@ class _Disk:
     def wait(self) -> None:
         """Wait until the work is done, and raise what it raised."""
         while self._done < self._ordered:
-            with contextlib.suppress(Empty):
-                self._rings.get(timeout=_LOST_RING_S)
+            self._rings.acquire(timeout=_LOST_RING_S)
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -288,4 +288,5 @@ class _Disk:
             except BaseException as caught:
                 self._error = caught
             self._done += 1
-            self._rings.put(None)
+            if self._rings.locked():  # else one rings already
+                self._rings.release()

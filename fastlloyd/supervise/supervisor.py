@@ -284,6 +284,7 @@ class _Run:
     def _watch_rank(self, rank: int, process: Process) -> None:
         """Start to watch a rank of this host."""
         self._processes[rank] = process
+        self._ends[rank] = replace(self._ends[rank], watched=True)
         if process.descriptor is not None:
             self._watched[process.descriptor] = rank
             self._poll.register(process.descriptor, select.EPOLLIN)

@@ -30,12 +30,15 @@ class RankEnd:
         Its place in the order of ends, from 0; None if its end was not seen.
     status : int or None
         As `os.waitpid` gives it.
+    watched : bool
+        Whether it runs on this host, so that its end is seen.
     """
 
     started: bool = False
     code: int | None = None
     place: int | None = None
     status: int | None = None
+    watched: bool = False
 
     @property
     def finished(self) -> bool:
@@ -185,4 +188,5 @@ def _judge_launcher(ends: Mapping[int, RankEnd], agreed: int, code: int, signal:
         return Verdict(agreed or EXIT_PEER, f"{names} ended before it had started (mpirun {how})")
     cause = "" if signal is None else f", a rank was killed by signal {signal}"
     names = ", ".join(name_rank(rank) for rank in silent)
-    return Verdict(EXIT_PEER, f"mpirun {how}{cause}; not done: {names} (ranks on other hosts cannot be watched)")
+    unseen = "" if all(ends[rank].watched for rank in silent) else " (ranks on other hosts cannot be watched)"
+    return Verdict(EXIT_PEER, f"mpirun {how}{cause}; not done: {names}{unseen}")

@@ -43,9 +43,15 @@ _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises `ConfigError` and leaves the printing to its caller."""
+    """An argument parser that raises `ConfigError`, leaves the printing to its caller, and takes whole flags only.
+
+    A shortened flag could stand for another one than was meant, and for yet another one in the next version.
+    """
 
     _words: Sequence[str] = ()
+
+    def __init__(self, **declaration: Any) -> None:
+        super().__init__(**declaration, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse, and keep what was typed for the error; bounds may begin with a minus sign."""
@@ -68,13 +74,14 @@ class Parser(argparse.ArgumentParser):
             return did_you_mean(choice[1], (word.strip("'") for word in choice[2].split(", ")))
         known = self._flags()
         typed = (word.partition("=")[0] for word in self._words if re.match("--?[a-z]", word))
-        # -n3 is -n 3, and --eps stands for --epsilon.
-        whole = (flag if flag.startswith("--") else flag[:2] for flag in typed)
-        strange = next((flag for flag in whole if not any(name.startswith(flag) for name in known)), None)
+        whole = (flag if flag.startswith("--") else flag[:2] for flag in typed)  # -n3 is -n 3
+        strange = next((flag for flag in whole if flag not in known), None)
         if strange is None:
             return ""
-        close = _like(strange, known) or self._of_a_run(strange) or did_you_mean(strange, known)
-        return close if strange in message else f"; {strange} is none of its flags{close}"
+        whole_one = min((flag for flag in known if flag.startswith(strange)), key=len, default="")
+        close = _like(strange, known) or (f" (did you mean {whole_one!r}?)" if whole_one else self._of_a_run(strange))
+        close = close or did_you_mean(strange, known)
+        return close if strange in re.split("[ ,:=]+", message) else f"; {strange} is none of its flags{close}"
 
     def _of_a_run(self, flag: str) -> str:
         """Return a remark if a flag, perhaps shortened, belongs to a run and not to this command; else ''."""

@@ -85,7 +85,7 @@ def test_what_a_run_needs_and_nobody_has_given_is_named(records, tmp_path, capsy
 def test_the_epsilon_of_what_to_expect_can_be_given(records, capsys):
     asked = ["--data", str(records), "--bounds", "0,100", "--missing", "drop", "--k", "2", "--n-total", "5000"]
     said = []
-    for flags in ([], ["--eps", "1"], ["--eps", "5"]):
+    for flags in ([], ["--epsilon", "1"], ["--epsilon", "5"]):
         assert main([*asked, "--clients", "2", *flags]) == 0
         said.append([line for line in lines(capsys) if line.startswith("expected")])
     assert said[0] == said[1] != said[2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 from importlib import import_module
 
 import pytest
@@ -44,7 +46,13 @@ def test_every_flag_of_every_command_that_is_nearly_right_is_answered(command: s
         ("run", ["-k", "3"], "(did you mean '--k'?)"),
         ("label", ["--eps", "5"], "(--epsilon is a flag of a run, and fastlloyd label does not take it)"),
         ("check", ["--rounds", "5"], "(--rounds is a flag of a run, and fastlloyd check does not take it)"),
-        ("check", ["--cl", "5"], "ambiguous option: --cl could match --client-caps, --client, --clients; see"),
+        ("check", ["--cl", "5"], "unrecognized arguments: --cl 5 (did you mean '--client'?); see"),
+        (
+            "join",
+            ["--client", "1"],
+            "--server; --client is none of its flags (did you mean '--client-caps'?); see",
+        ),
+        ("run", ["--eps", "2"], "unrecognized arguments: --eps 2 (did you mean '--epsilon'?); see"),
         ("agree", ["--confg", "x"], "required: --config; --confg is none of its flags (did you mean '--config'?)"),
         ("roster", ["add", "--roster", "x", "--cert", "y", "--nme", "z"], "(did you mean '--name'?)"),
         ("roster", ["ad"], "(did you mean 'add'?)"),
@@ -57,8 +65,17 @@ def test_other_names_and_choices_are_answered_too(command: str, words: list[str]
 
 
 @pytest.mark.parametrize("command", PARSERS)
-def test_every_command_takes_shortened_flags(command: str) -> None:
-    assert PARSERS[command]().allow_abbrev
+def test_no_command_takes_a_shortened_flag_and_each_names_the_whole_one(command: str) -> None:
+    made = PARSERS[command]()
+    actions = [action for action in made._actions if isinstance(action, argparse._SubParsersAction)]
+    ways = [([name], parser) for action in actions for name, parser in action.choices.items()] or [([], made)]
+    for words, parser in ways:
+        flags = [flag for flag in parser._option_string_actions if flag.startswith("--")]
+        for flag in flags:
+            typed = flag[:-1]
+            if typed != "--" and typed not in flags:
+                said = refusal(made, *words, typed)
+                assert re.search(rf" {typed} .*\(did you mean '{typed}", said), (words, typed, said)
 
 
 def test_what_is_like_nothing_is_answered_with_nothing() -> None:
@@ -66,7 +83,7 @@ def test_what_is_like_nothing_is_answered_with_nothing() -> None:
     assert refusal(PARSERS["agree"]()).startswith("the following arguments are required: --config; see ")
     for command, flag in (("init", "--forse"), ("agree", "--eps")):  # dashes alone are no likeness
         assert "did you mean" not in refusal(PARSERS[command](), flag)
-    assert PARSERS["run"]().parse_args(["-n3", "--eps", "2", "--bounds=-1,1"]).epsilon == 2
+    assert PARSERS["run"]().parse_args(["-n3", "--epsilon", "2", "--bounds=-1,1"]).epsilon == 2
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -295,19 +297,22 @@ def test_nothing_is_saved_for_a_resume_that_the_ledger_does_not_have(
 
 
 def test_a_signal_while_waiting_for_the_disk_hangs_nobody(tmp_path: Path) -> None:
-    """The exception strikes after the queue has given away its item: what was done must not be forgotten."""
+    """The exception strikes after the ring was taken: what was done must not be forgotten."""
 
     class Swallowing:
         def __init__(self) -> None:
             self.struck = 0
 
-        def get(self, timeout: float) -> None:
-            rings.get(timeout=timeout)
+        def acquire(self, timeout: float) -> None:
+            rings.acquire(timeout=timeout)
             self.struck += 1
             raise Interrupted("told to stop by SIGTERM")
 
-        def put(self, item: None) -> None:
-            rings.put(item)
+        def locked(self) -> bool:
+            return rings.locked()
+
+        def release(self) -> None:
+            rings.release()
 
     def party():
         yield Record((release(0),))
@@ -489,3 +494,28 @@ def test_nobody_is_left_suspended_when_one_party_of_a_simulation_fails() -> None
     with pytest.raises(ConfigError):
         Simulation({ONE: waits(), TWO: fails()}).run()
     assert closed == ["closed"]
+
+
+def test_a_signal_that_lasts_longer_than_a_wait_for_the_disk_hangs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The wait of Python 3.11's SimpleQueue has no end where a signal lasts until its timeout is over.
+    monkeypatch.setattr("fastlloyd.run.machine._LOST_RING_S", 0.01)
+    disk = _Disk(lambda: None)
+    disk._ordered = 1  # whose ring a signal has swallowed
+    signals: list[int] = []
+
+    def handler(number: int, _: object) -> None:
+        signals.append(number)
+        if len(signals) > 1:
+            raise TimeoutError("the wait did not end")
+        signal.setitimer(signal.ITIMER_REAL, 2.0)
+        time.sleep(0.02)
+        disk._done = 1
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
+        disk.wait()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert signals == [signal.SIGALRM]

@@ -152,6 +152,6 @@ def test_wrong_hosts_are_refused(words, said):
         command.main(words)
 
 
-@pytest.mark.parametrize("own", [["--hosts", "a,b"], ["--hosts=a,b"], ["--host", "a,b"], ["-n", "2"], ["-n2"]])
+@pytest.mark.parametrize("own", [["--hosts", "a,b"], ["--hosts=a,b"], ["-n", "2"], ["-n2"]])
 def test_the_ranks_are_not_told_what_is_the_launchers(own):
     assert command._for_ranks(["--k", "3", *own, "--epsilon", "2"]) == ["--k", "3", "--epsilon", "2"]

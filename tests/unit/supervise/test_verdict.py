@@ -116,3 +116,10 @@ def test_ranks_on_other_hosts():
     verdict = judge({0: RUNNING, 1: RUNNING}, 137, launcher_signal=9)
     assert verdict.code == 3
     assert "a rank was killed by signal 9" in verdict.sentence and "other hosts" in verdict.sentence
+
+
+def test_other_hosts_are_named_only_where_a_rank_that_is_not_done_runs_on_one():
+    here, there = RankEnd(started=True, watched=True), RankEnd(started=True)
+    verdict = judge({0: here, 1: here}, -15)
+    assert verdict.sentence == "mpirun was killed by signal 15; not done: rank 0 (the server), rank 1 (client 1)"
+    assert judge({0: here, 1: there}, -15).sentence.endswith("client 1) (ranks on other hosts cannot be watched)")
