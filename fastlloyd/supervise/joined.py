@@ -13,7 +13,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from fastlloyd.errors import EXIT_OK, EXIT_PEER
+from fastlloyd.errors import EXIT_OK, EXIT_PEER, ConfigError
+from fastlloyd.gate.decisions import Decisions
 from fastlloyd.report.earlier import find_earlier
 from fastlloyd.run.config import OPTIONS
 from fastlloyd.run.run_file import to_toml
@@ -119,12 +120,40 @@ class JoinedRuns:
         again = f"fastlloyd site {self._settings.folder} --again {name}"
         if served is not None and served.instance != ended.instance:
             return OFFERED_AGAIN, f"{ended.said}; the server offered another run of {served.instance}: {again} joins it"
+        decision = self._decision(ended.run)
         if ended.code == EXIT_OK:
-            return DONE, ended.said
+            return DONE, decision or ended.said
         begun = read_begun(self._last)
         resumes = begun is not None and begun.name == name and self._may_resume(begun)
         what = "goes on where it broke off, if the server does (serve --resume)" if resumes else "joins it anew"
-        return FAILED, f"{ended.said}; {again} {what}"
+        return FAILED, "; ".join(filter(None, (ended.said, decision, f"{again} {what}")))
+
+    def _decision(self, run: str) -> str:
+        """Return what was decided about the result of a run, as it stands now; empty for one that was not held."""
+        if not run:
+            return ""
+        try:
+            last = Decisions(self._own).last(run)
+        except ConfigError as error:
+            return str(error)
+        if last is None or last.what == "held":
+            return self._to_decide()
+        return f"{last.what} at {last.at}" + (f": results in {last.output}" if last.output else "")
+
+    def _to_decide(self) -> str:
+        return f"the result waits for a decision: fastlloyd release {self._own}"
+
+    def _held_runs(self) -> tuple[str, ...]:
+        """Return the runs whose result was held."""
+        try:
+            return Decisions(self._own).runs()
+        except ConfigError:  # whoever decides will read why
+            return ()
+
+    def _held(self, begun: BegunRun) -> str:
+        """Return the id of a run that is over, if its result was held; else ''."""
+        held = self._held_runs()
+        return held[-1] if len(held) > begun.decided or (held and begun.resumed) else ""
 
     def _may_resume(self, begun: BegunRun) -> bool:
         """Whether the run that began last broke off after its round 0, and its protocol can go on."""
@@ -214,14 +243,13 @@ class JoinedRuns:
             name=name,
             instance="" if served is None else served.instance,
             output=Path(config.output).name,
-            result=f"the result waits for a decision: fastlloyd release {self._own}"
-            if config.review
-            else f"results in {config.output}",
+            result=self._to_decide() if config.review else f"results in {config.output}",
             resumes=config.row.resumes,
             resumed=resumed,
             waits=last is not None and resumed and last.waits,
             ledger=size_of(self._own / LEDGER),
             log=size_of(settings.place("logs", name, ".log")),
+            decided=len(self._held_runs()),
         )
         keep(self._last, begun)
         settings.place("outcomes", name, ".json").unlink(missing_ok=True)  # of an earlier run
@@ -317,7 +345,7 @@ class JoinedRuns:
 
     def _store(self, begun: BegunRun, code: int, cause: str) -> SiteEnding:
         """Note and store how a run ended."""
-        ended = SiteEnding(1, code, cause[:MOST_SAID], now_text(), begun.instance)
+        ended = SiteEnding(1, code, cause[:MOST_SAID], now_text(), begun.instance, self._held(begun))
         self._endings[begun.name] = ended
         self._status.code = code
         self._status.note(begun.name, *self.describe(begun.name, ended, None))

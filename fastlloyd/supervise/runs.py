@@ -46,6 +46,8 @@ class SiteEnding:
         Where the result is, or the cause of the failure.
     instance : str
         Which of the server's offers under this name it was; empty for one that the server did not make.
+    run : str
+        Id of a run whose result was held for a decision, else empty.
     """
 
     site: Literal[1]
@@ -53,6 +55,7 @@ class SiteEnding:
     said: str
     ended_at: str
     instance: str = ""
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,8 @@ class BegunRun:
         Whether it can go on where it broke off.
     ledger, log : int
         Bytes of the ledger and of its log before it began.
+    decided : int
+        Runs in the ledger of decisions before it began.
     pid : int
         Of its process, valid while the log is locked; 0 before it was started.
     over : bool
@@ -90,6 +95,7 @@ class BegunRun:
     resumes: bool
     ledger: int
     log: int
+    decided: int = 0
     pid: int = 0
     over: bool = False
     resumed: bool = False

@@ -6,7 +6,9 @@ import contextlib
 import errno
 import json
 import os
+import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,14 @@ import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from fastlloyd.cli.check import main as main_check
+from fastlloyd.cli.discard import main as main_discard
+from fastlloyd.cli.release import main as main_release
 from fastlloyd.cli.site import main
 from fastlloyd.crypto.link.identity import load_key, make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.errors import ConfigError, PeerError, PeerTimeout
+from fastlloyd.gate.decisions import Decision
+from fastlloyd.gate.store import draft_folder, hold
 from fastlloyd.run.own_rank import find_own_rank, load_identity
 from fastlloyd.run.run_file import load_config, refuse_own_keys
 from fastlloyd.run.state import StateDir, resume_words
@@ -719,6 +725,42 @@ def test_a_run_that_failed_once_its_result_was_written_says_where_it_is(
     look(folder)
     said = f"client 2 was interrupted; its result is in {folder / 'results' / 'march'}; "
     assert states(folder)["march"]["more"].startswith(said)
+
+
+@pytest.mark.parametrize("decision", ["released", "discarded"])
+@pytest.mark.parametrize(("code", "state"), [(0, "done"), (3, "failed")])
+def test_what_was_decided_about_a_held_result_is_what_the_status_says(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, code: int, state: str, decision: str
+) -> None:
+    own, run_id = folder / "state/client-1", "a1" * 16
+    earlier = Decision(run="b2" * 16, what="held", output=str(folder / "out"), files={})
+
+    def hold_result(waiting: Decision) -> None:
+        (draft_folder(own, waiting.run) / "labels_1.csv").write_text("row,label\n1,0\n")
+        hold(own, waiting, None)
+
+    def run(self: JoinedRuns, *words: Any) -> tuple[int, str]:
+        hold_result(replace(earlier, run=run_id))
+        (own / "ledger.jsonl").write_text("a release\n")
+        return code, "" if code == 0 else "client 2 is gone"
+
+    hold_result(earlier)
+    monkeypatch.setattr(JoinedRuns, "_run", run)
+    with (folder / "site.toml").open("a") as file:
+        file.write("review = true\n")
+    approve(folder)
+    look(folder)
+    cause = "" if code == 0 else "client 2 is gone; "
+    found = states(folder)["march"]
+    assert found["state"] == state, found
+    assert found["more"].startswith(f"{cause}the result waits for a decision: fastlloyd release {own}"), found
+    words = [str(own), "--run", run_id, "--yes"]
+    where = ["--output", str(folder / "out")] if decision == "released" else []
+    assert (main_release if where else main_discard)([*words, *where]) == 0
+    look(folder)
+    found = states(folder)["march"]
+    said = rf"{cause}{decision} at [^ ;]+" + (f": results in {where[1]}" if where else "")
+    assert found["state"] == state and re.match(said, found["more"]) and "waits" not in found["more"], found
 
 
 def test_an_orphan_that_had_spent_everything_before_is_done(folder: Path) -> None:
