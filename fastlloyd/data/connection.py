@@ -21,7 +21,7 @@ import resource
 import sqlite3
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
@@ -35,27 +35,21 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.data.asking import CONNECT_TIMEOUT_S, ONE_SELECT, Asked, Row, away, batches, named, refused
 from fastlloyd.data.delimited import Cells
 from fastlloyd.data.form import MISSING, NO_RECORDS, Cap, is_identifier, needs, number_text
-from fastlloyd.errors import DataError, Interrupted, SourceError, format_count
-
-Row = tuple[Any, ...]
-Asked = tuple[tuple[str, ...], Iterator[Sequence[Row]]]
-"""The names of the columns, and the rows, some at a time."""
+from fastlloyd.errors import DataError, Interrupted, format_count
 
 # SQLSTATE: connection, conflict with others (also with recovery), resources, and what an operator or a time limit ends.
 _PASSING = ("08", "40", "53", "57")
-_BATCH_ROWS = 1000
 _MOST_CELL_BYTES = 1 << 26
 _SQLITE_STEPS = 1 << 20
 _SQLITE_BUSY_S = 5.0
-_CONNECT_TIMEOUT_S = 30
 _DUCKDB = "DuckDB and folders of Parquet files"
 _DUCKDB_MEMORY = "1GB"
 _DUCKDB_PROCESS_BYTES = 2 << 30
 _LESS = "a query may take 1 GB for its tables and 2 GB in all; let it give less text, and no lists"
 _READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
-_ONE_SELECT = "expected one SELECT, which is all that --query may be, for the database is only read"
 
 MOST_TEXT = 1000
 """The most characters of a name; longer text is not stored."""
@@ -337,21 +331,6 @@ def _quoted(table: str) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
 
 
-def _refused(shown: str, error: Exception, fix: str = "") -> DataError:
-    """Return the error of a database that refuses, with the first line of its own words."""
-    words = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return DataError(f"{shown}: the database says: {words[:300]}{fix or '; correct --query or --table'}")
-
-
-def _away(shown: str, error: Exception) -> SourceError:
-    """Return the error of a database that does not answer now."""
-    words = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return SourceError(
-        f"{shown}: the database does not answer, or broke off: {words[:300]}; see that it runs and has the time, and "
-        "start again (nothing was spent)"
-    )
-
-
 def _file(place: str, kind: str) -> Path:
     """Refuse what is not a file."""
     path = Path(place)
@@ -360,18 +339,6 @@ def _file(place: str, kind: str) -> Path:
     if not path.is_file():
         raise DataError(f"{path} is not a file; name one database of {kind}")
     return path
-
-
-def _named(description: Any, shown: str) -> tuple[str, ...]:
-    """Return the names of the columns of a result."""
-    if not description:
-        raise DataError(f"{shown}: the statement gives no table; {_ONE_SELECT}")
-    return tuple(str(column[0]) for column in description)
-
-
-def _batches(fetch: Callable[[int], Iterable[Row]]) -> Iterator[Sequence[Row]]:
-    """Fetch some rows at a time."""
-    return iter(lambda: list(fetch(_BATCH_ROWS)), [])
 
 
 @contextlib.contextmanager
@@ -391,13 +358,13 @@ def _sqlite(place: str, query: str, shown: str, wait_s: float) -> Iterator[Asked
         # Python handles a signal only when SQLite calls it, so it is called now and then.
         connection.set_progress_handler(lambda: 0, _SQLITE_STEPS)
         cursor = connection.execute(query)
-        yield _named(cursor.description, shown), _sqlite_batches(cursor, shown)
+        yield named(cursor.description, shown), _sqlite_batches(cursor, shown)
 
 
 def _sqlite_batches(cursor: sqlite3.Cursor, shown: str) -> Iterator[Sequence[Row]]:
     """Fetch some rows at a time; errors are caught here, because `Answer` uses SQLite too."""
     with _sqlite_errors(shown):
-        yield from _batches(cursor.fetchmany)
+        yield from batches(cursor.fetchmany)
 
 
 @contextlib.contextmanager
@@ -409,9 +376,9 @@ def _sqlite_errors(shown: str) -> Iterator[None]:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
             raise Interrupted("told to stop while a database was read") from error
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise _away(shown, error) from error
+            raise away(shown, error) from error
         wrote = "authorized" in str(error) or "one statement" in str(error)
-        raise _refused(shown, error, f"; {_ONE_SELECT}" if wrote else "") from error
+        raise refused(shown, error, f"; {ONE_SELECT}" if wrote else "") from error
 
 
 def _duckdb(place: str, query: str, shown: str) -> AbstractContextManager[Asked]:
@@ -483,15 +450,15 @@ def _in_duckdb(
                 if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                     kinds = ", ".join(statement.type.name for statement in statements) or "none"
                     number = format_count(len(statements), "statement")
-                    raise DataError(f"{shown}: {_ONE_SELECT}; got {number} ({kinds})")
+                    raise DataError(f"{shown}: {ONE_SELECT}; got {number} ({kinds})")
                 apart(connection.execute, statements[0])
-                yield _named(connection.description, shown), _batches(partial(apart, connection.fetchmany))
+                yield named(connection.description, shown), batches(partial(apart, connection.fetchmany))
         except (duckdb.OutOfMemoryException, MemoryError) as error:
-            raise _refused(shown, error, f"; {_LESS}") from error
+            raise refused(shown, error, f"; {_LESS}") from error
         except duckdb.Error as error:
             # While another process writes, DuckDB opens no file; it has no error class for that.
             locked = isinstance(error, duckdb.IOException) and "lock on file" in str(error)
-            raise (_away if locked else _refused)(shown, error) from error
+            raise (away if locked else refused)(shown, error) from error
 
 
 @contextlib.contextmanager
@@ -532,14 +499,14 @@ def _postgresql(place: str, query: str, shown: str, wait_s: float) -> Iterator[A
     """Query a server of PostgreSQL, in one read-only transaction."""
     psycopg = _psycopg()
     try:
-        settings = {"connect_timeout": max(2, int(min(_CONNECT_TIMEOUT_S, wait_s))), "application_name": "fastlloyd"}
+        settings = {"connect_timeout": max(2, int(min(CONNECT_TIMEOUT_S, wait_s))), "application_name": "fastlloyd"}
         settings |= psycopg.conninfo.conninfo_to_dict(place) | {"client_encoding": "utf8"}
         connection = psycopg.connect(**settings)
     except psycopg.Error as error:
         # libpq says whether the server is there at all, or starts and stops; the text may be in any language.
         if psycopg.pq.PGconn.ping(psycopg.conninfo.make_conninfo(**settings).encode()) != psycopg.pq.Ping.OK:
-            raise _away(shown, error) from error
-        raise _refused(
+            raise away(shown, error) from error
+        raise refused(
             shown, error, "; check --data, and that the password is in PGPASSWORD or in the file ~/.pgpass"
         ) from error
     with closing(connection):
@@ -554,11 +521,11 @@ def _postgresql(place: str, query: str, shown: str, wait_s: float) -> Iterator[A
                 first = next(rows, None)
                 if first is None:
                     raise DataError(f"{shown}: the answer has no rows; {NO_RECORDS}")
-                yield _named(cursor.description, shown), _batches(partial(islice, chain([first], rows)))
+                yield named(cursor.description, shown), batches(partial(islice, chain([first], rows)))
         except (psycopg.Error, UnicodeError) as error:
             if connection.broken or str(getattr(error, "sqlstate", None) or "").startswith(_PASSING):
-                raise _away(shown, error) from error
-            raise _refused(shown, error, _fix(error)) from error
+                raise away(shown, error) from error
+            raise refused(shown, error, _fix(error)) from error
 
 
 def _psycopg() -> Any:
@@ -572,5 +539,5 @@ def _fix(error: Exception) -> str:
     if getattr(error, "sqlstate", None) == "42501":
         return "; let this account SELECT there (GRANT SELECT ON .. TO ..), or ask other tables"
     if getattr(error, "sqlstate", None) == "25006" or "multiple commands" in str(error):
-        return f"; {_ONE_SELECT}"
+        return f"; {ONE_SELECT}"
     return ""

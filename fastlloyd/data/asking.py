@@ -1,0 +1,42 @@
+"""What asking a database is, whatever its kind: its answer, its refusals, and the one SELECT that is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from fastlloyd.errors import DataError, SourceError
+
+Row = tuple[Any, ...]
+Asked = tuple[tuple[str, ...], Iterator[Sequence[Row]]]
+"""The names of the columns, and the rows, some at a time."""
+CONNECT_TIMEOUT_S = 30
+ONE_SELECT = "expected one SELECT, which is all that --query may be, for the database is only read"
+_BATCH_ROWS = 1000
+
+
+def refused(shown: str, error: Exception, fix: str = "") -> DataError:
+    """Return the error of a database that refuses, with the first line of its own words."""
+    words = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return DataError(f"{shown}: the database says: {words[:300]}{fix or '; correct --query or --table'}")
+
+
+def away(shown: str, error: Exception) -> SourceError:
+    """Return the error of a database that does not answer now."""
+    words = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return SourceError(
+        f"{shown}: the database does not answer, or broke off: {words[:300]}; see that it runs and has the time, and "
+        "start again (nothing was spent)"
+    )
+
+
+def named(description: Any, shown: str) -> tuple[str, ...]:
+    """Return the names of the columns of a result."""
+    if not description:
+        raise DataError(f"{shown}: the statement gives no table; {ONE_SELECT}")
+    return tuple(str(column[0]) for column in description)
+
+
+def batches(fetch: Callable[[int], Iterable[Row]]) -> Iterator[Sequence[Row]]:
+    """Fetch some rows at a time."""
+    return iter(lambda: list(fetch(_BATCH_ROWS)), [])
