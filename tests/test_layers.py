@@ -54,6 +54,7 @@ PLACES = {
     "pyarrow": {"data/source.py"},
     "duckdb": {"data/connection.py"},
     "psycopg": {"data/connection.py"},
+    "pymysql": {"data/mysql.py"},
     "sklearn": {"estimator/", "kmeans/metrics.py"},
     "numba": {"kmeans/fused.py"},
     "nvflare": {"adapters/nvflare.py"},

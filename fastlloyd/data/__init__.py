@@ -5,7 +5,8 @@
 `table.py`       reads one party's records, once, into a matrix, or a file; `records.py`, records as a run takes them,
                  and which row of the file went into which
 `delimited.py`   comma separated text; `form.py`, how text is written, and one cell as a number
-`database.py`    names records in a database; `connection.py` asks it and keeps the rows
+`database.py`    names records in a database; `connection.py` asks it and keeps the rows; `mysql.py` asks MariaDB and
+                 MySQL; `asking.py`, what is the same for all
 `bounds.py`      public bounds, and the map to [-1, 1]
 `categories.py`  a column of text as features of 0 and 1
 `missing.py`     what becomes of records that lack a value

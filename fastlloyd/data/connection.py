@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 from fastlloyd.data.asking import CONNECT_TIMEOUT_S, ONE_SELECT, Asked, Row, away, batches, named, refused
 from fastlloyd.data.delimited import Cells
 from fastlloyd.data.form import MISSING, NO_RECORDS, Cap, is_identifier, needs, number_text
+from fastlloyd.data.mysql import ask_mysql
 from fastlloyd.errors import DataError, Interrupted, format_count
 
 # SQLSTATE: connection, conflict with others (also with recovery), resources, and what an operator or a time limit ends.
@@ -320,15 +321,17 @@ def ask(
     openers: dict[str, Callable[[str, str, str], AbstractContextManager[Asked]]] = {
         **{"sqlite": partial(_sqlite, wait_s=wait_s), "duckdb": _duckdb, "parquet": _parquet},
         "postgresql": partial(_postgresql, wait_s=wait_s),
+        "mysql": partial(ask_mysql, wait_s=wait_s),
     }
-    text = query if query is not None else f"SELECT * FROM {_quoted(table or _WHOLE)}"  # noqa: S608
+    mark = "`" if kind == "mysql" else '"'
+    text = query if query is not None else f"SELECT * FROM {_quoted(table or _WHOLE, mark)}"  # noqa: S608
     with openers[kind](place, text, shown) as asked:
         yield asked
 
 
-def _quoted(table: str) -> str:
+def _quoted(table: str, mark: str) -> str:
     """Quote the name of a table, perhaps after that of its schema, so that nothing in it is read as SQL."""
-    return ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
+    return ".".join(mark + part.replace(mark, 2 * mark) + mark for part in table.split("."))
 
 
 def _file(place: str, kind: str) -> Path:

@@ -1,7 +1,7 @@
 """Names records in a database instead of a file: the address, and the query.
 
 An address holds no password: it would appear in the list of processes, in the run file and in the results of the
-run. PostgreSQL's library finds it in PGPASSWORD, PGPASSFILE or ~/.pgpass.
+run. It is where the database's own programs look: in PGPASSWORD, PGPASSFILE or ~/.pgpass; in MYSQL_PWD or ~/.my.cnf.
 
 Source: docs/data-sources.md.
 """
@@ -24,23 +24,26 @@ from fastlloyd.wire.regular import read_regular
 if TYPE_CHECKING:
     from fastlloyd.data.connection import Answer
 
-Kind = Literal["sqlite", "duckdb", "postgresql", "parquet"]
+Kind = Literal["sqlite", "duckdb", "postgresql", "mysql", "parquet"]
 RETRY_S = 60.0
 """How long to ask a database that does not answer, if nobody waits for its records."""
 _FIRST_PAUSE_S = 1.0
 _LOG = logging.getLogger(__name__)
 CLIENT = "{client}"
 QUERY_SUFFIX = ".sql"
-ADDRESSES = "sqlite:///FILE, duckdb:///FILE or postgresql://USER@HOST/DATABASE"
+ADDRESSES = "sqlite:///FILE, duckdb:///FILE, postgresql://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE"
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):/", re.IGNORECASE)
 _FILES: dict[str, Kind] = {"sqlite:///": "sqlite", "duckdb:///": "duckdb"}
-_SERVERS = ("postgresql://", "postgres://")
+_SERVERS: dict[str, Kind] = {
+    **dict.fromkeys(("postgresql://", "postgres://"), "postgresql"),
+    **dict.fromkeys(("mysql://", "mariadb://"), "mysql"),
+}
 _SECRET = re.compile(r"pass(word|wd|phrase)?\b|pwd|secret|token", re.IGNORECASE)
 _WRITTEN_SECRET = re.compile(r"(password|passwd|pwd)\s*=", re.IGNORECASE)
 _REFUSED = (
     "--data: the address of the database has a password in it, which others on this machine can read and files would "
-    "keep; leave it out, and put the password into PGPASSWORD, or into the file ~/.pgpass or that of PGPASSFILE "
-    "(docs/data-sources.md)"
+    "keep; leave it out, and put the password into PGPASSWORD or the file ~/.pgpass (MySQL: MYSQL_PWD or ~/.my.cnf; "
+    "docs/data-sources.md)"
 )
 
 
@@ -50,7 +53,7 @@ class Database:
 
     Attributes
     ----------
-    kind : {'sqlite', 'duckdb', 'postgresql', 'parquet'}
+    kind : {'sqlite', 'duckdb', 'postgresql', 'mysql', 'parquet'}
     place : str
         A path, or the address of a server.
     query : str or None
@@ -71,7 +74,7 @@ class Database:
     patience_s: float = RETRY_S
 
     def __str__(self) -> str:
-        if self.kind != "postgresql":
+        if self.kind not in _SERVERS.values():
             return self.place
         return urlsplit(self.place)._replace(query="", fragment="").geturl()
 
@@ -243,8 +246,9 @@ def _split(data: str) -> tuple[Kind | None, str]:
     for start, kind in _FILES.items():
         if data.startswith(start) and data != start:
             return kind, data.removeprefix(start)
-    if data.startswith(_SERVERS):
-        return "postgresql", data
+    for start, kind in _SERVERS.items():
+        if data.startswith(start):
+            return kind, data
     raise ConfigError(
         f"--data: expected {ADDRESSES}, or the path of a file or folder, got an address that begins with "
         f"{scheme[1] + '://'!r}"

@@ -41,6 +41,7 @@ _OPTIONAL = {
     "pyarrow": "parquet",
     "psycopg": "sql",
     "duckdb": "sql",
+    "pymysql": "sql",
     "tenseal": "he",
 }
 _PROBE_BYTES = 4 << 20

@@ -13,10 +13,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 PASSWORD = "hunter2-of-the-ward"
 WAIT_S = 100.0
@@ -116,6 +121,100 @@ class Postgresql:
         return own
 
 
+@dataclass(frozen=True)
+class Mysql:
+    """A database of a server of MariaDB, reached over TCP with a password."""
+
+    folder: Path
+    port: int
+    name: str
+
+    @property
+    def address(self) -> str:
+        return f"mysql://reader@127.0.0.1:{self.port}/{self.name}"
+
+    def connect(self) -> Any:
+        import pymysql
+
+        if not (self.folder / "s").exists():
+            raise pymysql.err.OperationalError("it starts")
+        # As its owner, over the socket that only the tests' user and the server's can reach.
+        return pymysql.connect(
+            unix_socket=str(self.folder / "s"), user="root", database=self.name, autocommit=True, ssl_disabled=True
+        )
+
+    def run(self, *statements: str, rows: Sequence[Sequence[Any]] | None = None) -> None:
+        with closing(self.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("SET sql_mode = 'ANSI_QUOTES'")
+            for statement in statements if rows is None else statements[:-1]:
+                cursor.execute(statement)
+            if rows:
+                cursor.executemany(statements[-1].replace("?", "%s"), rows)
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        with closing(self.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            return list(cursor.fetchall())
+
+    def fresh(self, name: str) -> Mysql:
+        """Make a database beside this one, in which the reader may read and write: only reading is asked of it."""
+        own = Mysql(self.folder, self.port, name)
+        self.run(f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}")
+        self.run(f"GRANT ALL ON {name}.* TO reader@'%'")
+        return own
+
+
+def _certificate(path: Path) -> None:
+    """Write a certificate that names 127.0.0.1, and its key, into one file."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    number, start, end = x509.random_serial_number(), datetime(2020, 1, 1), datetime(2120, 1, 1)
+    host = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    made = x509.CertificateBuilder(name, name, key.public_key(), number, start, end).add_extension(host, critical=True)
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    signed = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    path.write_bytes(signed + key.private_bytes(*form))
+
+
+@contextmanager
+def mysql_server() -> Iterator[Mysql]:
+    """Start a server of MariaDB for the tests alone, or skip the test where there is none."""
+    pymysql = pytest.importorskip("pymysql", reason="no PyMySQL: pip install 'fastlloyd[sql]'")
+    path = os.pathsep.join(["/usr/sbin", *os.get_exec_path()])
+    server_program, install = (shutil.which(name, path=path) for name in ("mariadbd", "mariadb-install-db"))
+    if server_program is None or install is None:
+        pytest.skip("no server of MariaDB here (Debian: apt install mariadb-server)")
+    folder = Path(tempfile.mkdtemp(prefix="fastlloyd-my-", dir="/tmp"))
+    _certificate(folder / "pem")
+    options = []
+    if os.geteuid() == 0:  # it refuses to run as root
+        account = pwd.getpwnam("nobody")
+        for path in (folder, folder / "pem"):
+            os.chown(path, account.pw_uid, account.pw_gid)
+        options = ["--user=nobody"]
+    unsafe = ["--innodb-flush-method=nosync", "--innodb-flush-log-at-trx-commit=0", "--skip-innodb-doublewrite"]
+    common = [f"--datadir={folder}/data", *unsafe, "--skip-sync-frm", "--innodb-log-file-size=4M"]
+    try:
+        port = _free_port()
+        made = [install, "--no-defaults", *common, "--skip-test-db", "--auth-root-authentication-method=normal"]
+        subprocess.run([*made, *options], check=True, capture_output=True, cwd=folder)
+        own = [f"--socket={folder}/s", f"--port={port}", "--bind-address=127.0.0.1", f"--pid-file={folder}/pid"]
+        own += [f"--ssl-cert={folder}/pem", f"--ssl-key={folder}/pem"]
+        with (folder / "log").open("w") as log:
+            server = subprocess.Popen(
+                [server_program, "--no-defaults", *common, *own, *options], stdout=log, stderr=log, cwd=folder
+            )
+        try:
+            database = Mysql(folder, port, "mysql")
+            _wait(database, server, pymysql.err.OperationalError)
+            database.run(f"CREATE USER reader@'%' IDENTIFIED BY '{PASSWORD}'", "GRANT FILE ON *.* TO reader@'%'")
+            yield database
+        finally:
+            server.kill()
+            server.wait(WAIT_S)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextmanager
 def postgresql_server() -> Iterator[Postgresql]:
     """Start a server of PostgreSQL for the tests alone, or skip the test where there is none."""
@@ -163,7 +262,7 @@ def postgresql_server() -> Iterator[Postgresql]:
             )
         try:
             own = Postgresql(folder, port, "postgres")
-            _wait(own, server)
+            _wait(own, server, pytest.importorskip("psycopg").OperationalError)
             own.run(f"CREATE ROLE reader LOGIN PASSWORD '{PASSWORD}'")
             yield own
         finally:
@@ -176,16 +275,14 @@ def postgresql_server() -> Iterator[Postgresql]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wait(database: Postgresql, server: subprocess.Popen[bytes]) -> None:
+def _wait(database: Postgresql | Mysql, server: subprocess.Popen[bytes], away: type[Exception]) -> None:
     """Wait until the server answers."""
-    import psycopg
-
     end = time.monotonic() + WAIT_S
     while True:
         try:
             database.ask("SELECT 1")
             return
-        except psycopg.OperationalError:
+        except away:
             log = database.folder / "log"
             assert server.poll() is None and time.monotonic() < end, log.read_text()
             time.sleep(0.05)

@@ -31,6 +31,7 @@ WITH_PASSWORD = [
     f"POSTGRESQL://me:{SECRET}@db/omop",
     f"postgresql+psycopg://me:{SECRET}@db/omop",
     f"mysql://me:{SECRET}@db/omop",
+    f"mariadb://db/omop?user=me&password={SECRET}",
     f"jdbc:postgresql://db/omop?user=me&password={SECRET}",
     f"mssql+pyodbc://me:{SECRET}@db/omop",
     f"host=db dbname=omop password={SECRET}",
@@ -71,6 +72,8 @@ def test_a_password_is_refused_and_not_shown(
         "postgresql://db/omop?sslmode=verify-full&passfile=/run/pgpass&sslkey=own.key",
         "postgresql://me@[::1]:5432/omop",
         "postgresql:///omop?host=/run/postgresql",
+        "mysql://me@db.example.org:3306/omop?ssl-ca=ca.pem&defaults-file=/run/my.cnf",
+        "mariadb:///omop?socket=/run/mysqld/mysqld.sock",
         "sqlite:///odd:name@ward.db",
         "sqlite:////srv/omop.db",
         "duckdb:///omop.duckdb",
@@ -96,8 +99,8 @@ def test_what_errors_show_of_an_address() -> None:
         ({"data": "sqlite:///a.db", "query": "SELECT 1", "table": "b"}, "--query and --table exclude each other"),
         ({"data": "sqlite:///a.db", "query": " "}, "--query: expected SQL, got ' '"),
         ({"data": "sqlite:///a.db", "table": "a\0b"}, "--table: expected the name of a table"),
-        ({"data": "sqlite://a.db", "table": "a"}, "expected sqlite:///FILE, duckdb:///FILE or postgresql://"),
-        ({"data": "mysql://me@db/omop", "table": "a"}, "got an address that begins with 'mysql://'"),
+        ({"data": "sqlite://a.db", "table": "a"}, "expected sqlite:///FILE, duckdb:///FILE, postgresql://"),
+        ({"data": "mssql://me@db/omop", "table": "a"}, "got an address that begins with 'mssql://'"),
         ({"data": "s3://bucket/a.parquet"}, "got an address that begins with 's3://'"),
         ({"query": "SELECT 1"}, "--query asks the database that --data names: add it"),
         ({"dataset": "iris", "table": "a"}, "--table asks the database that --data names: add it"),
@@ -170,7 +173,12 @@ def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     import sys
 
     (tmp_path / "a.duckdb").write_bytes(b"x")
-    for module, address in (("duckdb", f"duckdb:///{tmp_path}/a.duckdb"), ("psycopg", "postgresql://db/omop")):
+    addresses = {
+        "duckdb": f"duckdb:///{tmp_path}/a.duckdb",
+        "psycopg": "postgresql://db/omop",
+        "pymysql": "mysql://db/a",
+    }
+    for module, address in addresses.items():
         monkeypatch.setitem(sys.modules, module, None)
         place = find_place(address, table="a")
         with pytest.raises(

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.data import database as database_module
+from fastlloyd.data import mysql as mysql_module
 from fastlloyd.data.bounds import parse_bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Database, Place, find_place, place_of
@@ -32,10 +33,10 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.own_records import load_large
 from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import PartyId
-from tests.contracts.databases import PASSWORD, Duckdb, Postgresql, Sqlite, postgresql_server
+from tests.contracts.databases import PASSWORD, Duckdb, Mysql, Postgresql, Sqlite, mysql_server, postgresql_server
 from tests.reading import column_names, texts_of
 
-Store = Sqlite | Duckdb | Postgresql
+Store = Sqlite | Duckdb | Postgresql | Mysql
 MAKE = "CREATE TABLE people (person_id INTEGER, ward VARCHAR(20), age INTEGER, dose DOUBLE PRECISION)"
 FILL = "INSERT INTO people VALUES (?, ?, ?, ?)"
 ROWS = [(7, "B", 40, 1.5), (3, "A", None, 2.25), (12, "A", 71, -0.5), (5, " B ", 18, 1e300)]
@@ -48,16 +49,23 @@ def server() -> Iterator[Postgresql]:
         yield started
 
 
-@pytest.fixture(params=["sqlite", "duckdb", "postgresql"])
+@pytest.fixture(scope="module")
+def mysql() -> Iterator[Mysql]:
+    with mysql_server() as started:
+        yield started
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgresql", "mysql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """An empty database."""
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    monkeypatch.setenv("MYSQL_PWD", PASSWORD)
     if request.param == "sqlite":
         return Sqlite(tmp_path / "it's 100% here?.db")
     if request.param == "duckdb":
         pytest.importorskip("duckdb")
         return Duckdb(tmp_path / "it's 100% here?.duckdb")
-    started: Postgresql = request.getfixturevalue("server")
+    started: Postgresql | Mysql = request.getfixturevalue("server" if request.param == "postgresql" else "mysql")
     return started.fresh("omop")
 
 
@@ -147,7 +155,7 @@ def test_kinds_of_numbers(store: Store) -> None:
             DataError, match=rf"the row of 'id' 9007199254740993, column '{column}': expected a number, "
         ):
             read_table(all_of(store), columns=[column], missing="midpoint", bounds=parse_bounds("0,1"))
-    found = read_table(all_of(store, query="SELECT id, CAST(note AS NUMERIC) AS own FROM people"), missing="drop")
+    found = read_table(all_of(store, query="SELECT id, CAST(note AS DECIMAL(9, 2)) AS own FROM people"), missing="drop")
     assert found.values.tolist() == [[12.5]]
 
 
@@ -186,7 +194,7 @@ def test_names_of_tables_are_quoted(store: Store) -> None:
     store.run(f"""INSERT INTO "{name.replace('"', '""')}" VALUES (5)""")
     assert read_table(all_of(store, table=name)).values.tolist() == [[5]]
     assert store.ask("SELECT count(*) FROM people") == [(4,)]
-    schema = {Sqlite: "main", Duckdb: "main", Postgresql: "public"}[type(store)]
+    schema = {Sqlite: "main", Duckdb: "main", Postgresql: "public", Mysql: "omop"}[type(store)]
     assert len(texts_of(all_of(store, table=f"{schema}.people"), "person_id")) == 4
 
 
@@ -225,6 +233,12 @@ def test_names_of_tables_are_quoted(store: Store) -> None:
         "DO $$ BEGIN DELETE FROM people; END $$",
         "EXPLAIN ANALYZE DELETE FROM people",
         "SELECT nextval('numbers')",
+        "SELECT nextval(numbers)",
+        "SELECT 1.0INTO OUTFILE 'FOLDER/copy'",
+        "/* SELECT */ DROP TABLE people",
+        "(SELECT 1 AS a) INTO DUMPFILE 'FOLDER/copy'",
+        "SET GLOBAL max_connections = 100",
+        "EXECUTE IMMEDIATE 'DROP TABLE people'",
         "",
         ";",
         "-- nothing",
@@ -254,7 +268,7 @@ def test_what_is_not_there_is_said_in_one_sentence(store: Store) -> None:
     store.run(MAKE)
     for asked in ({"table": "peple"}, {"query": "SELECT agge FROM people"}, {"query": "SELEKT 1"}):
         with pytest.raises(
-            DataError, match=r"the database says: .*; (correct --query or --table|expected one SELECT)"
+            DataError, match=r"the database says: .*; correct --query or --table|expected one SELECT"
         ) as caught:
             read_table(all_of(store, **asked))
         assert "\n" not in str(caught.value)
@@ -269,6 +283,7 @@ FOREVER = {
     # DuckDB by itself does not break this off for a signal.
     Duckdb: f"SELECT sum(p0.dose * p6.age) AS a FROM {', '.join(f'people p{at}' for at in range(7))}",
     Postgresql: "SELECT sum(random()) AS a FROM generate_series(1, 100000) a, generate_series(1, 100000) b",
+    Mysql: "SELECT sum(rand()) AS a FROM seq_1_to_100000 a, seq_1_to_100000 b",
 }
 
 
@@ -285,6 +300,9 @@ def test_a_signal_ends_a_query_that_takes_forever(filled: Store) -> None:
     try:
         with pytest.raises(Interrupted, match="told to stop"):
             read_table(all_of(filled, query=FOREVER[type(filled)]))
+        if isinstance(filled, Mysql):  # which would go on by itself
+            time.sleep(0.1)
+            assert filled.ask("SELECT * FROM information_schema.processlist WHERE info LIKE '%rand()%'")[1:] == []
     finally:
         timer.join()
         signal.signal(signal.SIGUSR1, before)
@@ -421,6 +439,116 @@ def test_a_password_in_a_file(server: Postgresql, monkeypatch: pytest.MonkeyPatc
     place = find_place(f"{database.address}?passfile={tmp_path}/pgpass", table="people")
     assert isinstance(place, Database) and str(place) == database.address
     assert len(texts_of(place, "person_id")) == 4
+
+
+def test_the_account_of_mysql_is_in_the_environment_or_in_a_file(
+    mysql: Mysql, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    database = mysql.fresh("filed")
+    database.run(MAKE, FILL, rows=ROWS)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    own, address = tmp_path / ".my.cnf", database.address.replace("reader@", "")
+    own.write_text(f"[client]\nuser = reader\npassword = '{PASSWORD}'\n")
+    own.chmod(0o600)
+    assert len(texts_of(find_place(address, table="people"), "person_id")) == 4
+    monkeypatch.setenv("MYSQL_PWD", wrong := "hunter3-of-the-wärd€")
+    sentence = r"the database says: Access denied .*; check --data, and that the password is in MYSQL_PWD"
+    with pytest.raises(DataError, match=sentence) as caught:
+        read_table(find_place(address, table="people"))
+    assert wrong not in str(caught.value)
+    monkeypatch.delenv("MYSQL_PWD")
+    own.rename(tmp_path / "other")
+    place = find_place(f"{address}?defaults-file={tmp_path}/other", table="people")
+    assert isinstance(place, Database) and str(place) == address
+    assert len(texts_of(place, "person_id")) == 4
+    for content, mode, said in (
+        (f"[client]\npassword = {PASSWORD}\n", 0o640, r"others can read it, .*; run chmod 600 "),
+        (f"password {PASSWORD}\n", 0o600, r"expected \[client\], and below it lines such as password="),
+    ):
+        (tmp_path / "other").write_text(content)
+        (tmp_path / "other").chmod(mode)
+        with pytest.raises(ConfigError, match=said) as refused:
+            read_table(find_place(f"{address}?defaults-file={tmp_path}/other", table="people"))
+        assert PASSWORD not in str(refused.value)
+
+
+def test_a_server_of_mysql_elsewhere_is_reached_by_tls_and_by_its_name(
+    mysql: Mysql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MYSQL_PWD", PASSWORD)
+    monkeypatch.setattr(mysql_module, "_HERE", ("nowhere",))  # 127.0.0.1 is as any other host
+    database = mysql.fresh("safe")
+    database.run(MAKE, FILL, rows=ROWS)
+
+    def links(address: str) -> str:
+        one = "SELECT variable_value AS a FROM information_schema.session_status WHERE variable_name = 'ssl_version'"
+        return texts_of(find_place(address, query=one), "a")[0]
+
+    pem, named = f"ssl-ca={mysql.folder}/pem", database.address.replace("127.0.0.1", "localhost")
+    assert links(f"{database.address}?{pem}") == "TLSv1.3"
+    assert links(f"{named}?{pem}&ssl-mode=verify_ca") == "TLSv1.3"
+    assert links(f"{named}?ssl-mode=REQUIRED") == "TLSv1.3"
+    assert links(f"{named}?ssl-mode=DISABLED") == ""
+    for address in (database.address, f"{named}?{pem}", f"{named}?ssl-mode=VERIFY_CA"):
+        with pytest.raises(
+            DataError, match=r"CERTIFICATE_VERIFY_FAILED.*; name the file of its authority with \?ssl-ca="
+        ):
+            links(address)
+    for more, said in (
+        ("ssl-mode=maybe", "ssl-mode: expected DISABLED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY, got 'MAYBE'"),
+        ("ssl-ca=/gone.pem", "a file of ssl-ca, ssl-cert or ssl-key cannot be used .*; expected PEM"),
+        ("sslmode=require", r"after '\?' expected ssl-mode, .*, got 'sslmode' \(did you mean 'ssl-mode'\?\)"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            links(f"{database.address}?{more}")
+
+
+def test_a_server_of_mysql_that_does_not_speak_or_speaks_nonsense(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mysql_module, "CONNECT_TIMEOUT_S", 0.3)
+    hello = b"\n11.4\0" + bytes(4) + b"12345678\0" + b"\xff\xf7\x08\x02\0\xff\x81\x15" + bytes(10) + b"123456789012\0"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"mysql://me@127.0.0.1:{server.getsockname()[1]}/omop"
+
+        def speak(answers: bytes) -> None:
+            with server.accept()[0] as link:
+                link.sendall(answers)
+                while link.recv(1 << 12):
+                    pass
+
+        def ask(answers: bytes) -> None:
+            speaker = threading.Thread(target=speak, args=(answers,))
+            speaker.start()
+            try:
+                read_table(find_place(address, table="people", patience_s=0.0))
+            finally:
+                speaker.join()
+
+        with pytest.raises(SourceError, match="the database does not answer"):
+            ask(b"")
+        hello = len(hello).to_bytes(3, "little") + b"\0" + hello
+        for nonsense in (b"\1\0\0\0\n", b"\x05\0\0\0\x0a\xff\xff\xff\xff", hello):
+            with pytest.raises((DataError, SourceError)) as caught:
+                ask(nonsense + b"\1\0\0\2\x01" * 9)
+            assert "\n" not in str(caught.value)
+
+
+def test_mysql_has_time_for_a_query_and_ends_one_that_nobody_awaits(
+    mysql: Mysql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MYSQL_PWD", PASSWORD)
+    monkeypatch.setattr(mysql_module, "CONNECT_TIMEOUT_S", 0.5)
+    slow = mysql.fresh("slow").address
+    for comment in ("/*!", "/*M!100000 "):  # elsewhere it is one
+        with pytest.raises(DataError, match="nor a comment that the server executes"):
+            read_table(find_place(slow, query=f"SELECT 1 AS a {comment}INTO OUTFILE '/tmp/copy'*/"))
+    assert read_table(find_place(slow, query="# one\n/* two */ (SELECT 1 AS intown)")).values.tolist() == [[1]]
+    assert read_table(find_place(slow, query="SELECT SLEEP(0.7) AS a")).values.tolist() == [[0]]
+    mysql.run("SET GLOBAL max_statement_time = 0.1")
+    try:
+        with pytest.raises(SourceError, match=r"does not answer.*max_statement_time"):
+            read_table(find_place(slow, query=FOREVER[Mysql], patience_s=0.0))
+    finally:
+        mysql.run("SET GLOBAL max_statement_time = 0")
 
 
 def test_kinds_that_only_postgresql_has(server: Postgresql, monkeypatch: pytest.MonkeyPatch) -> None:
