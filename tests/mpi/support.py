@@ -27,13 +27,14 @@ from numpy.typing import NDArray
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun, mpirun_command
 from fastlloyd.report.progress import split_event
 from fastlloyd.supervise.process import collect, kill_marked, marked_processes
+from tests import forks
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("programs")
 CLIENT = ("-m", "fastlloyd.client")
 # The PYTHONPATH of processes of which no plots and no page are asked.
-QUICK = f"{PROGRAMS / 'quick'}{os.pathsep}{ROOT}"
+QUICK = os.pathsep.join(map(str, (PROGRAMS / "quick", forks.HERE, ROOT)))
 LIMIT_S = 60.0
 # What a run may take beyond its deadline to end: the contract's five seconds.
 GRACE_S = 5.0
@@ -97,6 +98,8 @@ class Job:
         What rank 0 runs instead.
     supervised : bool
         Start `fastlloyd run` instead of a bare mpirun.
+    fresh : bool
+        Let each process import what it needs itself, see `tests.forks`.
     env : mapping
     """
 
@@ -110,6 +113,7 @@ class Job:
         program: Sequence[str] = CLIENT,
         server: Sequence[str] | None = None,
         supervised: bool = False,
+        fresh: bool = False,
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
@@ -123,6 +127,7 @@ class Job:
         else:
             command, added = _bare(n, [program if server is None else server, *[program] * (n - 1)], words, only or {})
         name, value = self._mark.split("=")
+        added |= {} if fresh else forks.environment()
         added |= {"PYTHONPATH": QUICK, "RANK_NOTES": str(folder), name: value, **(env or {})}
         with (folder / "launcher.out").open("wb") as out, (folder / "launcher.err").open("wb") as err:
             self.started = time.monotonic()
@@ -156,12 +161,16 @@ class Job:
     def pid(self, rank: int) -> int:
         """Find a rank's process."""
         expected = {variable + str(rank).encode() for variable in _RANK_VARIABLES}
+        found = {}
         for pid in marked_processes(self._mark):
             with contextlib.suppress(OSError):
                 environment = (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
                 command = (Path("/proc") / str(pid) / "cmdline").read_bytes()
                 if expected.intersection(environment) and b"python" in command.split(b"\0")[0]:
-                    return pid
+                    found[pid] = environment
+        for pid in found:  # the fork, not what waits for it
+            if not any(forks.mark(pid) in environment for environment in found.values()):
+                return pid
         raise AssertionError(f"rank {rank} does not run")
 
     def kill(self, rank: int, number: int) -> float:

@@ -122,7 +122,7 @@ def test_another_public_configuration_is_refused(folder: Path) -> None:
 
 def interfere(folder: Path, rank: int, number: int, **options: Any) -> tuple[Ended, float]:
     """Send a rank a signal in the middle of a run; give the end and the seconds it took."""
-    with Job(folder, SLOW, **options) as job:
+    with Job(folder, SLOW, fresh=True, **options) as job:
         job.until(lambda: job.rounds_done() >= 2)
         since = job.kill(rank, number)
         ended = job.finish()
@@ -165,7 +165,7 @@ def test_a_killed_party_is_named_by_fastlloyd_run(folder: Path, rank: int, name:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=slow)])
 def test_a_launcher_told_to_stop_ends_all(folder: Path, number: int) -> None:
-    with Job(folder, SLOW) as job:
+    with Job(folder, SLOW, fresh=True) as job:
         job.until(lambda: job.rounds_done() >= 2)
         since = time.monotonic()
         job.process.send_signal(number)

@@ -2,5 +2,9 @@
 
 import sys
 
+import handover  # of tests/forks
+
 sys.modules["matplotlib"] = None  # type: ignore[assignment]
 sys.modules["jinja2"] = None  # type: ignore[assignment]
+
+handover.hand_over()

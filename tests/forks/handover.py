@@ -1,0 +1,87 @@
+"""The side of the process that was started: gives all that it has to a fork, waits, and ends as that one does.
+
+It imports nothing that a starting interpreter has not imported: each module would cost every start.
+"""
+
+import _signal
+import _socket
+import marshal
+import os
+import sys
+
+_PASSED = (1, 2, 3, 10, 12, 15)
+# Variables of the interpreter that change nothing in a fork, or that it obeys.
+_SAME = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
+
+
+def hand_over() -> None:
+    """Let a warm process run this one's program, and end with it; return where only this one can run it."""
+    name, _, rest = os.environ.get("FASTLLOYD_TEST_FORKS", "").partition(":")
+    prefix, _, root = rest.partition(":")
+    if not name or sys.prefix != prefix or not _is_served(root):
+        return
+    link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    if link.connect_ex(f"\0{name}"):
+        return  # another network namespace, or the tests have ended
+    numbers = [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208
+    passed = [number for number in numbers if number != link.fileno() and _is_open(number)]
+    umask = os.umask(0)
+    os.umask(umask)
+    ignored = [number for number in _PASSED if _signal.getsignal(number) == _signal.SIG_IGN]
+    absent = [name for name, module in sys.modules.items() if module is None]
+    streams = [(stream.encoding, stream.errors) for stream in (sys.stdin, sys.stdout, sys.stderr)]
+    given = marshal.dumps(
+        (sys.orig_argv, dict(os.environb), os.getcwdb(), passed, umask, ignored, absent, sys.path, streams)  # noqa: PTH109
+    )
+    rights = b"".join(number.to_bytes(4, sys.byteorder) for number in passed)
+    link.sendmsg([len(given).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+    link.sendall(given)
+    pid = _read(link)
+    if pid is None:
+        os._exit(70)
+    for number in _PASSED:
+        if number not in ignored:
+            _signal.signal(number, lambda number, _: os.kill(pid, number))
+    status = _read(link)
+    if status is None:
+        os._exit(71)
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number != _signal.SIGKILL:
+            _signal.signal(number, _signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _is_served(root: str) -> bool:
+    """Whether the program is one of this checkout, started plainly: with no option of the interpreter, in UTF-8."""
+    words = sys.orig_argv[1:]
+    module = words[1] if words[:1] == ["-m"] and len(words) > 1 else ""
+    if module.partition(".")[0] != "fastlloyd" and not (words and words[0].startswith(f"{root}/tests/")):
+        return False
+    if any(name.startswith("PYTHON") and name not in _SAME for name in os.environ):
+        return False
+    if not all(stream is not None and stream.encoding == "utf-8" for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        return False
+    places = (place for place in ("", *sys.path) if os.access(f"{place or '.'}/fastlloyd/__init__.py", os.F_OK))
+    return os.path.realpath(next(places, root)) == os.path.realpath(root)
+
+
+def _is_open(number: int) -> bool:
+    """Whether a descriptor is open, and not the one that listed them."""
+    try:
+        os.get_inheritable(number)
+    except OSError:
+        return False
+    return True
+
+
+def _read(link: _socket.socket) -> int | None:
+    """Read a number; None: the other side is gone."""
+    data = b""
+    while len(data) < 4:
+        more = link.recv(4 - len(data))
+        if not more:
+            return None
+        data += more
+    return int.from_bytes(data, "big")
