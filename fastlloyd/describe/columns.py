@@ -43,6 +43,7 @@ from fastlloyd.wire.decode import Within, decode
 from fastlloyd.wire.toml import read_toml
 
 _NUMBERED = re.compile(r"columns\[(\d+)\]")
+_TRUTH = {"true": "true", "1": "true", "false": "false", "0": "false"}
 MOST_COLUMNS = 200
 LEAST_BINS, MOST_BINS = 6, 32
 """Range of the public rule for the number of bins (`count_bins`)."""
@@ -66,7 +67,8 @@ class DescribedColumn:
     whole : bool
         Numbers are whole, and each has its own bin.
     categories : tuple of str
-        The list; empty for numbers. 'other' takes in all that are not listed.
+        The list; empty for numbers. 'other' takes in all that are not listed. A cell that holds a truth value, in
+        whatever way its source writes it, is in 'true' or 'false' where they are listed and the cell is not.
 
     Raises
     ------
@@ -249,8 +251,11 @@ class DescribedColumn:
 
     def _code(self, text: str, places: Mapping[str, int]) -> int | None:
         """Return the bin of a category, None if there is none."""
-        missing = self.width - 1 if text.lower() in MISSING else None
-        return places.get(text, missing if missing is not None else places.get(OTHER))
+        found = places.get(text)
+        if found is None:
+            lower = text.lower()
+            found = self.width - 1 if lower in MISSING else places.get(_TRUTH.get(lower, OTHER), places.get(OTHER))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; `from_json` is the inverse."""
@@ -335,7 +340,17 @@ def _table(name: str, value: object, where: str) -> Mapping[str, Any]:
             raise ConfigError(
                 f"{where}: column {name!r}: unknown key {key!r}{did_you_mean(key, keys)}; expected {', '.join(keys)}"
             )
+    listed = value.get("categories")
+    if isinstance(listed, Sequence) and not isinstance(listed, str):
+        return {**value, "categories": [_as_written(one) for one in listed]}
     return value
+
+
+def _as_written(category: object) -> object:
+    """Return a category as cells have it: whole numbers and truth values need no quotes in the file."""
+    if isinstance(category, bool):
+        return str(category).lower()
+    return str(category) if isinstance(category, int) else category
 
 
 def count_bins(*, n_total: int, k: int, noise: float) -> int:

@@ -338,7 +338,7 @@ def test_with_pairwise_masks_a_lost_client_is_named_and_nothing_is_released(fini
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("masking", ["common", "threshold"])
+@pytest.mark.parametrize("masking", ["pairwise", "threshold", pytest.param("common", marks=pytest.mark.slow)])
 def test_a_killed_run_goes_on_and_releases_nothing_twice(finished: Path, tmp_path: Path, masking: str) -> None:
     config = config_of(finished, masking=masking, min_clients=3)
     own = ("--data", config.data or "", "--described", config.described or "")

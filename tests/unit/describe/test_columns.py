@@ -51,6 +51,18 @@ def test_the_file_is_read_in_its_order(tmp_path: Path) -> None:
     assert columns_from_json([column.to_json() for column in settled], "x") == tuple(settled)
 
 
+def test_a_truth_value_is_one_category_however_a_source_writes_it(tmp_path: Path) -> None:
+    """CSV files have True or 1, Parquet and databases have types: sites with other sources must count the same."""
+    died, flag = read(tmp_path, '[died]\ncategories = [true, false]\n[flag]\ncategories = [0, 1, "other"]\n')
+    assert died.labels == ("true", "false", "missing") and flag.labels == ("0", "1", "other", "missing")
+    cells = ["true", "True", "TRUE", "1", "false", "False", "0", "", "NA"]
+    assert died.read_categories(cells, source="x").tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 2]
+    assert flag.read_categories(["0", "1", "true", ""], source="x").tolist() == [0, 1, 2, 3]
+    for cell in ("yes", "t", "2", "1.0"):
+        with pytest.raises(DataError, match="column 'died': expected a category"):
+            died.read_categories([cell], source="x")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
