@@ -19,7 +19,7 @@ from fastlloyd.describe.quality import SilhouetteVector
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.merging import merge, merge_each
 from fastlloyd.lifecycle.masked_sums import MaskedUpdate
-from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.accountant import SAMPLER_DELTA, gdp_epsilon, spent
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan
 from fastlloyd.protocols.fastlloyd.protocol import FastLloydFamily
 from fastlloyd.protocols.fastlloyd.settings import QUALITY_SHARE
@@ -234,7 +234,12 @@ def test_no_record_moves_the_silhouettes_by_more_than_their_sensitivity_and_one_
 def test_a_plan_and_who_sees_what_say_so(folder: Path) -> None:
     found = protocol()
     said = {line.name: line.text for line in found.plan_lines(config(folder, quality=0.05, epsilon=1.0), 3, 2)}
-    assert said["quality"].startswith("silhouette within 0.0") and said["quality"].endswith("5 % of 1/sigma^2")
+    assert said["quality"].startswith("silhouette within 0.0") and "it has 5 % of 1/sigma^2" in said["quality"]
+    # Gaussians add in mu^2: mu of the other rounds is sqrt(0.95) of all.
+    plan = found.planned(config(folder, quality=0.05, epsilon=1.0), 3, 2)
+    mu = math.sqrt(0.95 * sum(one.noise_multiplier**-2 for one in plan.all_releases()))
+    without = gdp_epsilon(mu, plan.delta - SAMPLER_DELTA)
+    assert said["quality"].endswith(f"without it, epsilon {without:.3g} for the same noise, or 2.5 % less noise for 1")
     several = config(folder, k=8, choose_k=True, least_k=2, quality=0.0)
     said = {line.name: line.text for line in found.plan_lines(several, 3, 2)}
     assert said["quality"].startswith("silhouettes of 2 to 8 clusters")

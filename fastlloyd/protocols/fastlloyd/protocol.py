@@ -23,6 +23,7 @@ from fastlloyd.kmeans.update import movements
 from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party
+from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocol.masked import Masked, masked_flow, masked_sights, name_rounds
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.plan import Plan, asked_quality, check_plan, make_plan
@@ -140,7 +141,11 @@ class FastLloydFamily(Masked[Plan]):
             lines.append(PlanLine("k", f"the clients choose it from the last centres; {noise}"))
         if (asks := asked_quality(plan, plan.d)) is not None:
             said = asks.outlook(plan.noise_deviations(plan.moving)[1], plan.n_total)
-            lines.append(PlanLine("quality", f"{said}; it has {100.0 * plan.quality:.3g} % of 1/sigma^2"))
+            moving = [release for release in plan.all_releases() if release.round < plan.moving]
+            without, less = spent(moving, plan.delta), 100.0 * (1.0 - math.sqrt(1.0 - plan.quality))
+            share = f"it has {100.0 * plan.quality:.3g} % of 1/sigma^2"
+            price = f"without it, epsilon {without:.3g} for the same noise, or {less:.2g} % less noise for {plan.epsilon:g}"
+            lines.append(PlanLine("quality", f"{said}; {share}; {price}"))
         return lines
 
     def work(self, config: RunConfig, plan: Plan) -> Work:
