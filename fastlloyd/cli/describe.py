@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
 
     columns, folder = () if options.columns is None else read_columns(options.columns), Path(options.result)
     quality = QUALITY_SHARE if options.quality == _DEFAULT else options.quality
-    given = {name: getattr(options, name) for name in ("masking", "title") if getattr(options, name) is not None}
+    given = {name: getattr(options, name) for name in ("masking", "title", "min_size") if getattr(options, name)}
     planned = plan_description(
         folder,
         columns,
@@ -70,7 +70,6 @@ def main(argv: Sequence[str]) -> int:
         total=options.total,
         quality=quality,
         names=None if options.names is None else Path(options.names),
-        min_size=options.min_size,
         changes=given,
     )
     sys.stdout.write("".join(f"{line}\n" for line in planned.lines()))

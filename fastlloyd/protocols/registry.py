@@ -204,6 +204,7 @@ FOLLOWING = (
         "what the clusters of a finished run are",
         results=2,
         unused=("rounds", "evaluate"),
+        sizes=True,
     ),
     Row(
         "private-bounds",

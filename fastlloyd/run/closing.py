@@ -101,7 +101,7 @@ def conclude(
     """
     if callable(made):
         made = made()
-    if isinstance(made, Result) and session.config.min_size:
+    if isinstance(made, Result) and session.config.min_size and made.left_out is None:
         made, numbers = made.without_small(session.config.min_size)
         if raw_labels is not None:
             again = None if numbers is None or relabel is None else relabel(made)

@@ -203,7 +203,7 @@ class Result:
     @property
     def quality(self) -> Quality:
         """How much of the result is signal."""
-        if self.left_out and self.left_out == self.chosen:
+        if self.left_out and self.left_out == self.chosen and self.noise.without_centres is None:
             sentence = f"unknown: {_NONE_LEFT}"
             return Quality(verdict="unknown", sentence=sentence, warnings=(_NONE_LEFT,), expected=self.noise.expected)
         lo, hi = self.bounds.lo, self.bounds.hi

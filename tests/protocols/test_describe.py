@@ -221,10 +221,11 @@ def test_a_small_cluster_is_in_no_file_and_the_others_keep_their_numbers(finishe
     sizes = [float(line["estimate"]) for line in lines_of(run_together(config, 3)) if line["measure"] == "size"]
     small, large = sorted(range(2), key=lambda cluster: sizes[cluster])
     for least, kept in ((round(sum(sizes) / 2), [large]), (1300, [])):
-        setting = {"describe": {"min_size": least}}
-        ended = run_together(config_of(finished, epsilon=100.0, settings=setting), 3)
+        ended = run_together(config_of(finished, epsilon=100.0, min_size=least), 3)
         result = ended.outcomes[PartyId(1)].result
         assert result is not None and result.noisy_sizes is None and result.quality.size_ranges is None
+        assert result.quality.verdict == ("good" if kept else "unknown")
+        assert result.left_out == 2 - len(kept) and result.common["parameters"]["min_size"] == least
         lines = lines_of(ended)
         assert sorted({int(line["cluster"]) for line in lines}) == kept
         # What is left out is not in the rest, and the one that stays is all.

@@ -122,7 +122,6 @@ def plan_description(
     total: float | None = None,
     quality: float | None = None,
     names: Path | None = None,
-    min_size: int = 0,
     changes: dict[str, Any] | None = None,
 ) -> PlannedDescription:
     """Plan the description of a finished run.
@@ -141,8 +140,6 @@ def plan_description(
         Share of 1/sigma^2 for the quality of the clusters; without columns it has all.
     names : Path, optional
         File of names of the clusters.
-    min_size : int
-        Clusters and numbers of fewer records are left out, by noisy sizes.
     changes : mapping, optional
         Options of the description that differ from the run's, by name.
 
@@ -187,8 +184,6 @@ def plan_description(
         public = PROTOCOL.public_parameters(of, clients, config.n_total or 0, len(finished.centroids))
         share = quality or 0.0 if columns else 1.0
         table: dict[str, Any] = {"run": finished.run, **({"quality": share} if share else {})}
-        if min_size:
-            table["min_size"] = min_size
         if called:
             table["names"] = json.dumps(called.to_json(), ensure_ascii=True)
         if columns:

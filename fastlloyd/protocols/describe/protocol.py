@@ -21,7 +21,15 @@ from numpy.typing import NDArray
 from fastlloyd.describe.coding import CodedRecords, Layout
 from fastlloyd.describe.columns import DescribedColumn, columns_from_json, count_bins
 from fastlloyd.describe.difference import compare
-from fastlloyd.describe.estimates import Shown, describable_from, describe, grade, hide_small, make_consistent
+from fastlloyd.describe.estimates import (
+    Consistent,
+    Shown,
+    describable_from,
+    describe,
+    grade,
+    hide_small,
+    make_consistent,
+)
 from fastlloyd.describe.quality import Judged, QualityVector, quality_csv
 from fastlloyd.errors import ConfigError, format_count
 from fastlloyd.party.option import option
@@ -81,8 +89,6 @@ class DescribeSettings:
         Share of 1/sigma^2 for their quality: 0 for none, 1 without columns.
     names : str
         Names that people chose for the clusters, as JSON; empty for none.
-    min_size : int
-        Clusters and numbers of fewer records, by noisy sizes, are left out; 0 for none.
     """
 
     columns: str = option("", "the columns as JSON, as `settle` of this package writes them")
@@ -91,7 +97,6 @@ class DescribeSettings:
         0.0, "share of the budget for the quality of the clusters: 0 for none, 1 without columns", least=0, most=1
     )
     names: str = option("", "names of the clusters by number, as JSON; public")
-    min_size: int = option(0, "leave out clusters and numbers of fewer records, by noisy sizes", least=0, most=10**12)
 
     @property
     def layout(self) -> Layout | None:
@@ -158,6 +163,15 @@ def settle(columns: tuple[DescribedColumn, ...], public: SumsParameters, *, shar
     noise = sigma * math.sqrt((1.0 + len(columns)) / share)
     bins = count_bins(n_total=public.n_total, k=public.k, noise=noise)
     return json.dumps([column.settle(bins).to_json() for column in columns], ensure_ascii=True)
+
+
+def _of_clusters(found: Consistent, sizes: Floats) -> tuple[Verdict, str]:
+    """Return verdict and words on clusters of these released sizes, by how much of each is shown."""
+    grades = [grade(found.noise, size) for size in sizes.tolist()]
+    fine, nothing, k = grades.count("fine"), grades.count("nothing"), len(grades)
+    verdict: Verdict = "noise" if nothing == k else "poor" if nothing else "good" if fine == k else "fair"
+    about = f"of {format_count(k, 'cluster')} {fine} with numbers, {k - fine - nothing} with ranges alone"
+    return verdict, f"{about}, {nothing} too small for this budget"
 
 
 class Describe(MaskedSums):
@@ -254,34 +268,29 @@ class Describe(MaskedSums):
         found = make_consistent(layout, state[PART], plan.noise_on(PART, 0))
         margin = NORMAL_TAIL * found.size_deviation
         ranges = np.clip(np.column_stack([found.sizes - margin, found.sizes + margin]), 0.0, plan.n_total)
-        grades = [grade(found.noise, size) for size in found.sizes.tolist()]
-        fine, nothing, k = grades.count("fine"), grades.count("nothing"), len(grades)
-        verdict: Verdict = "noise" if nothing == k else "poor" if nothing else "good" if fine == k else "fair"
-        about = f"of {format_count(k, 'cluster')} {fine} with numbers, {k - fine - nothing} with ranges alone"
-        chosen: DescribeSettings = self.settings_of(plan)
-        return ResultNoise(
-            size_ranges=None if chosen.min_size else ranges,
-            without_centres=(verdict, f"{about}, {nothing} too small for this budget"),
-        )
+        return ResultNoise(size_ranges=ranges, without_centres=_of_clusters(found, found.sizes))
 
     def result(self, session: Session, plan: SumsPlan, end: SumsEnd) -> Result:
-        """Return sizes and description."""
+        """Return sizes and description; `--min-size` holds for clusters and for numbers, and the rest keep their names."""
         layout, quality = self.layout(plan), self._quality(plan)
         silent = len(end.silent[0]) if end.silent else 0
         played = plan.played([plan.noise_with(len(end.included[0]), silent)])
         q, sizes, files = plan.fraction_bits, None, {}
+        least, left, noise = session.config.min_size, 0, end.noise
         if layout is not None:
             chosen: DescribeSettings = self.settings_of(plan)
             noisy, spread = end.state[PART], played.noise_on(PART, 0)
             made_by = {*plan.names, *session.inputs.categories.columns}
-            found = make_consistent(layout, noisy, spread).sizes
+            found = make_consistent(layout, noisy, spread)
             # Without clusters that are too small there is also no rest that holds them.
-            kept = np.flatnonzero(found >= chosen.min_size) if chosen.min_size else np.arange(plan.k)
-            noisy, sizes = noisy[kept], None if chosen.min_size else found
+            kept = np.flatnonzero(found.sizes >= least) if least else np.arange(plan.k)
+            noisy, sizes, left = noisy[kept], None if least else found.sizes, plan.k - len(kept)
+            if least:
+                noise = ResultNoise(without_centres=_of_clusters(found, found.sizes[kept]) if len(kept) else None)
             lines = describe(layout, noisy, noise=spread, n_total=plan.n_total, fraction_bits=q)
             differences = compare(layout, noisy, noise=spread, made_by=made_by, fraction_bits=q)
-            if chosen.min_size:
-                lines = hide_small(lines, chosen.min_size)
+            if least:
+                lines = hide_small(lines, least)
             of = [replace(line, cluster=int(kept[line.cluster])) for line in lines]
             apart = {(int(kept[key[0]]), *key[1:]): one for key, one in differences.items()}
             texts = {line.column for line in of} | {line.value for line in of}
@@ -298,8 +307,9 @@ class Describe(MaskedSums):
             silent=end.silent,
             centers=None,
             sizes=sizes,
-            noise=end.noise,
+            noise=noise,
             extra=files,
+            left_out=left if least else None,
         )
 
     def _quality(self, plan: SumsPlan) -> QualityVector | None:
@@ -323,7 +333,6 @@ class Describe(MaskedSums):
             **super().parameters(plan, rounds),
             "described_run": chosen.run,
             "described_columns": columns,
-            **({"described_min_size": chosen.min_size} if chosen.min_size else {}),
             **({DESCRIBED_NAMES: called.to_json()} if (called := chosen.called(plan.k)) else {}),
             **({} if quality is None else {"quality_share": chosen.quality, "quality_bound": quality.bound}),
         }

@@ -79,7 +79,6 @@ _PARAMETERS = {
     "rounds": "rounds",
     "planned_rounds": "rounds planned",
     "min_size": "smallest size of a cluster that is published",
-    "described_min_size": "smallest number of records that is described",
     "seed": "seed of public randomness",
     "masking": "masks",
     "known_shares": "clients whose share of the noise an observer may know",
@@ -308,7 +307,7 @@ def result_page(
         plain=_plain_words(document),
         clusters=None if centroids is None else show_clusters(document, quality, centroids, files, names),
         described=show_cards(
-            files.get(PROFILE) if noisy(document) else None, int(document["parameters"].get("described_min_size", 0))
+            files.get(PROFILE) if noisy(document) else None, int(document["parameters"].get("min_size", 0))
         ),
         judged=show_quality(files),
         sizes=show_sizes(document, quality, names),

@@ -166,7 +166,7 @@ def test_numbers_of_few_records_say_so_and_a_page_without_clusters_too() -> None
     few = [("sex", {**dict.fromkeys(("estimate", "low", "high", "wide_low", "wide_high"), ""), "shown": "below"})]
     few[0][1].update(measure="share", value="x", differs="")
     made = report()
-    made["parameters"] = {**made["parameters"], "described_min_size": 20}
+    made["parameters"] = {**made["parameters"], "min_size": 20}
     for content, words in (
         (profile([*whole(), *SEX, *few]), "below 20 records"),
         (profile(), "No cluster is described: Clusters of fewer than 20 records"),
