@@ -271,7 +271,7 @@ class Describe(MaskedSums):
         return ResultNoise(size_ranges=ranges, without_centres=_of_clusters(found, found.sizes))
 
     def result(self, session: Session, plan: SumsPlan, end: SumsEnd) -> Result:
-        """Return sizes and description; `--min-size` holds for clusters and for numbers, and the rest keep their names."""
+        """Return sizes and description; `--min-size` holds for clusters and for numbers, and the others keep theirs."""
         layout, quality = self.layout(plan), self._quality(plan)
         silent = len(end.silent[0]) if end.silent else 0
         played = plan.played([plan.noise_with(len(end.included[0]), silent)])

@@ -144,8 +144,8 @@ class FastLloydFamily(Masked[Plan]):
             moving = [release for release in plan.all_releases() if release.round < plan.moving]
             without, less = spent(moving, plan.delta), 100.0 * (1.0 - math.sqrt(1.0 - plan.quality))
             share = f"it has {100.0 * plan.quality:.3g} % of 1/sigma^2"
-            price = f"without it, epsilon {without:.3g} for the same noise, or {less:.2g} % less noise for {plan.epsilon:g}"
-            lines.append(PlanLine("quality", f"{said}; {share}; {price}"))
+            price = f"epsilon {without:.3g} for the same noise, or {less:.2g} % less noise for {plan.epsilon:g}"
+            lines.append(PlanLine("quality", f"{said}; {share}; without it, {price}"))
         return lines
 
     def work(self, config: RunConfig, plan: Plan) -> Work:
