@@ -19,6 +19,8 @@ from fastlloyd.kmeans.passes import Passes
 from fastlloyd.kmeans.update import total
 from fastlloyd.randomness.prg import PublicStream
 
+MOST_STEPS = 100
+"""Steps of Lloyd from one start, at most."""
 _BLOCK_VALUES = 1 << 22
 _ORDERED_FEATURES = 8
 # In order, the working set stays in the processor's cache.
@@ -54,7 +56,7 @@ def cluster(
     *,
     weights: NDArray[np.float64] | None = None,
     restarts: int = 10,
-    max_steps: int = 100,
+    max_steps: int = MOST_STEPS,
     passes: Passes | None = None,
 ) -> Clustering:
     """Cluster from several starts; return the cheapest result.
@@ -130,7 +132,7 @@ def refine(
     centers: NDArray[np.float64],
     *,
     weights: NDArray[np.float64] | None = None,
-    max_steps: int = 100,
+    max_steps: int = MOST_STEPS,
     passes: Passes | None = None,
 ) -> Clustering:
     """Run Lloyd's steps until the labels repeat; a cluster without weight keeps its centre.

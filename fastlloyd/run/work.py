@@ -48,6 +48,8 @@ class Work:
         Of a round, one after the other; 0: not stated.
     because : str
         What decides the set-up, for whoever wonders at it; empty: nothing does.
+    most : str
+        Why rounds and their number are the most there can be; empty: they are about what a run takes.
     """
 
     rounds: int
@@ -58,6 +60,7 @@ class Work:
     ending: float = 0.0
     messages: int = 0
     because: str = ""
+    most: str = ""
 
     @property
     def total(self) -> float:
@@ -134,6 +137,7 @@ def work_lines(config: RunConfig, work: Work | str) -> list[PlanLine]:
         return [PlanLine("work", f"processor seconds are not known beforehand: {work}")]
     because = f" ({work.because})" if work.because else ""
     whole, delayed = f"{_roughly(work.total)} with {format_count(work.rounds, 'round')}", ""
+    limit, why = ("at most ", f"; {work.most}") if work.most else ("", "")
     if work.messages:
         lan, wan = (_roughly(work.round_wait + work.messages * delay) for delay in (_LAN_S, _WAN_S))
         delayed = (
@@ -142,19 +146,21 @@ def work_lines(config: RunConfig, work: Work | str) -> list[PlanLine]:
     lines = [
         PlanLine(
             "work",
-            f"about {_roughly(work.setup)} processor seconds of set-up{because} and {_roughly(work.round)} a round, "
-            f"{whole}: of all parties together, for as many records as N, on a machine like this one{delayed}",
+            f"about {_roughly(work.setup)} processor seconds of set-up{because} and "
+            f"{limit}{_roughly(work.round)} a round, {limit}{whole}: of all parties together, for as many records as "
+            f"N, on a machine like this one{delayed}{why}",
         )
     ]
-    for flag, limit, wait, what in (
+    says = "may take" if work.most else "is estimated at"
+    for flag, deadline, wait, what in (
         ("--setup-deadline", config.setup_deadline, work.setup_wait, "the set-up"),
         ("--deadline", config.deadline, work.round_wait, "a round"),
     ):
-        if wait > limit:
+        if wait > deadline:
             lines.append(
                 PlanLine(
                     "warning",
-                    f"{what} is estimated at {wait:.0f} seconds, {flag} is {limit:g}: give all parties {flag} "
+                    f"{what} {says} {wait:.0f} seconds, {flag} is {deadline:g}: give all parties {flag} "
                     f"{math.ceil(_ROOM * wait)} or more",
                 )
             )

@@ -6,6 +6,7 @@
 `messages.py`    centres up, merged centres down
 `plan.py`        what may be chosen, what the parties agree on, and what follows for one run
 `reference.py`   the algorithm without messages
+`work.py`        what a run computes at most, for `plan`
 `protocol.py`    the class that ties it to runs, data and reports
 ===============  ==========================================================================
 

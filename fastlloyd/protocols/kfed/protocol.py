@@ -19,12 +19,14 @@ from fastlloyd.protocols.kfed.client import ClientResult, client
 from fastlloyd.protocols.kfed.messages import MESSAGES, MergedCenters
 from fastlloyd.protocols.kfed.plan import Plan, PublicParameters, Settings, check_plan, make_plan
 from fastlloyd.protocols.kfed.server import ServerResult, server
+from fastlloyd.protocols.kfed.work import estimate_work
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT
 from fastlloyd.report.sight import NOTHING, OWN_LABELS, Flow, Sight, Sights, recorded
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Result
 from fastlloyd.run.session import Session
+from fastlloyd.run.work import Work
 from fastlloyd.wire.header import PartyId
 
 
@@ -64,9 +66,9 @@ class KFed(Horizontal[Plan]):
         """Return the result that every party has at the end."""
         return self.make_result(session, plan, end.included, centers=end.centers, noise=EXACT)
 
-    def work(self, config: RunConfig, plan: Plan) -> str:
-        """Say why it is not known."""
-        return "the records decide how many steps of Lloyd each client takes"
+    def work(self, config: RunConfig, plan: Plan) -> Work:
+        """Estimate what a run computes at most."""
+        return estimate_work(config, plan)
 
     def cost_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
         """Say how many bytes travel."""

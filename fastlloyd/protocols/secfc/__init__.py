@@ -20,6 +20,7 @@
 `settings.py`          the settings, and what the parties agree on
 `plan.py`              the plan of one run: code, field, limits (§4.1, App. A)
 `reference.py`         Lloyd's algorithm in integers on pooled data, without codes or messages
+`work.py`              what a run computes at most, for `plan`
 `protocol.py`          the class for runs, data and reports; who sees what
 =====================  ===========================================================================
 

@@ -31,6 +31,7 @@ from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.server import server
 from fastlloyd.protocols.secfc.settings import PublicParameters, Settings
 from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, send_size, share_points
+from fastlloyd.protocols.secfc.work import estimate_work
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT
@@ -41,6 +42,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import begin_client
 from fastlloyd.run.outcome import Claim, Outcome, Result, no_claim
 from fastlloyd.run.session import Session
+from fastlloyd.run.work import Work
 
 
 def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
@@ -126,9 +128,9 @@ class SecFC(OfRecords[Plan]):
         """Return the public parameters for the report."""
         return {**super().parameters(plan, rounds), "needed_answers": plan.needed_answers}
 
-    def work(self, config: RunConfig, plan: Plan) -> str:
-        """Say why it is not known."""
-        return "the records decide how many iterations each start takes"
+    def work(self, config: RunConfig, plan: Plan) -> Work | str:
+        """Estimate what a run computes at most."""
+        return estimate_work(plan)
 
     def cost_lines(self, config: RunConfig, plan: Plan) -> list[PlanLine]:
         """Say what a run costs."""

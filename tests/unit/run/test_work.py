@@ -53,6 +53,29 @@ def test_a_run_takes_about_the_processor_seconds_that_its_plan_says(config: RunC
     assert 1 / _FACTOR < ratio < _FACTOR
 
 
+def planned_and_taken(
+    folder: Path, protocol: str, n: int, d: int, k: int, clients: int, more: dict[str, Any]
+) -> tuple[Work, float, int]:
+    """Plan and make a run of records; gives the work, its processor seconds, and its rounds."""
+    random = np.random.default_rng(0)
+    means = random.uniform(-0.7, 0.7, (k, d))
+    points = np.clip(means[random.integers(0, k, n)] + 0.1 * random.standard_normal((n, d)), -1.0, 1.0)
+    np.save(folder / "points.npy", points)
+    settings = {"dataset": str(folder / "points.npy"), "bounds": "-1,1", "ring_bits": 64, "workers": 1, **more}
+    asked = RunConfig(protocol=protocol, k=k, n_total=n, **settings)
+    of = find_protocol(protocol)
+    config, inputs = of.gather(asked, clients)
+    owned = {me: of.load(config, inputs, me) for me in (SERVER, *names(clients))}
+    run_together(config, clients, inputs=inputs, owned=owned)  # libraries are read, the first centres computed
+    work = of.work(config, of.planned(config, clients, None))
+    assert isinstance(work, Work)
+    begin = time.process_time()
+    ended = run_together(config, clients, inputs=inputs, owned=owned)
+    taken = time.process_time() - begin
+    results = (outcome.result for outcome in ended.outcomes.values())
+    return work, taken, next(len(result.common["rounds"]) for result in results if result is not None)
+
+
 @pytest.mark.slow  # it measures time
 @pytest.mark.parametrize(
     ("protocol", "n", "d", "k", "clients", "more"),
@@ -68,21 +91,8 @@ def test_a_run_takes_about_the_processor_seconds_that_its_plan_says(config: RunC
 def test_a_run_of_records_takes_about_what_its_plan_says(
     tmp_path: Path, protocol: str, n: int, d: int, k: int, clients: int, more: dict[str, Any]
 ) -> None:
-    random = np.random.default_rng(0)
-    means = random.uniform(-0.7, 0.7, (k, d))
-    points = np.clip(means[random.integers(0, k, n)] + 0.1 * random.standard_normal((n, d)), -1.0, 1.0)
-    np.save(tmp_path / "points.npy", points)
-    settings = {"dataset": str(tmp_path / "points.npy"), "bounds": "-1,1", "ring_bits": 64, "workers": 1, **more}
-    asked = RunConfig(protocol=protocol, k=k, n_total=n, **settings)
-    of = find_protocol(protocol)
-    config, inputs = of.gather(asked, clients)
-    owned = {me: of.load(config, inputs, me) for me in (SERVER, *names(clients))}
-    run_together(config, clients, inputs=inputs, owned=owned)  # libraries are read, the first centres computed
-    work = of.work(config, of.planned(config, clients, None))
-    assert isinstance(work, Work)
-    begin = time.process_time()
-    run_together(config, clients, inputs=inputs, owned=owned)
-    assert 1 / _FACTOR < (time.process_time() - begin) / work.total < _FACTOR
+    work, taken, _ = planned_and_taken(tmp_path, protocol, n, d, k, clients, more)
+    assert 1 / _FACTOR < taken / work.total < _FACTOR
 
 
 def test_a_plan_of_a_thousand_million_people_is_quick_and_says_what_they_would_take(
@@ -107,9 +117,34 @@ def test_the_time_of_this_machine_is_measured_once_and_does_not_depend_on_what_r
     assert machine_factor() == machine_factor()
 
 
+@pytest.mark.slow  # it measures time
+@pytest.mark.parametrize(
+    ("protocol", "n", "d", "k", "clients", "least"),
+    [
+        ("secfc", 4000, 2, 2, 4, 0.25),  # seeds
+        ("secfc", 2000, 20, 8, 5, 0.25),
+        ("kfed", 60_000, 10, 10, 3, 0.0),  # the records need a tenth of the steps
+        ("kfed", 20_000, 40, 5, 3, 0.0),
+    ],
+    ids=["seeds", "iterations", "few columns", "many columns"],
+)
+def test_rounds_take_at_most_what_their_plan_says(
+    tmp_path: Path, protocol: str, n: int, d: int, k: int, clients: int, least: float
+) -> None:
+    work, taken, rounds = planned_and_taken(tmp_path, protocol, n, d, k, clients, {})
+    assert work.most and least < taken / (work.setup + rounds * work.round) < 1.5
+
+
 def test_an_unknown_cost_is_said_to_be_unknown() -> None:
     (line,) = work_lines(RunConfig(), "nobody measured this")
     assert str(line) == "work: processor seconds are not known beforehand: nobody measured this"
+
+
+def test_rounds_that_the_records_decide_are_the_most_there_can_be() -> None:
+    work = Work(rounds=300, setup=1.0, round=2.0, setup_wait=0.5, round_wait=90.0, most="the records decide")
+    line, warning = map(str, work_lines(RunConfig(), work))
+    assert "at most 2 a round, at most 600 with 300 rounds: " in line and line.endswith("; the records decide")
+    assert warning.startswith("warning: a round may take 90 seconds, --deadline is 60: ")
 
 
 def test_a_round_of_messages_takes_their_delays_as_well() -> None:
