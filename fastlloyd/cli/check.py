@@ -33,6 +33,7 @@ from fastlloyd.data.vertical import read_sorted
 from fastlloyd.describe.columns import DescribedColumn
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, name_some, printable
 from fastlloyd.protocols.describe.inputs import described_columns
+from fastlloyd.protocols.private_bounds.inputs import split_run
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.inputs import share_caps
@@ -62,7 +63,8 @@ def main(argv: Sequence[str]) -> int:
     config = question.config
     if question.client is None and "{client}" in (config.bounds or ""):
         raise ConfigError(f"--bounds {config.bounds} stands for one file per client: say which with --client")
-    named = None if config.bounds is None else config.bounds.replace("{client}", str(question.client))
+    found = config.bounds_share is not None or (config.bounds is None and config.row.finds_bounds)
+    named = None if config.bounds is None or found else config.bounds.replace("{client}", str(question.client))
     bounds = None if named is None else parse_bounds(named)
     categories = Categories() if config.categories is None else Categories.read(config.categories)
     if bounds is not None or categories.lists:
@@ -73,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
     for line in (
         *_summary(table, question),
         f"unit      {unit_sentence(config) or f'none: {config.protocol} promises no differential privacy'}",
-        *_bounds_lines(table, matched),
+        *(["bounds    not checked: a run finds them"] if found else _bounds_lines(table, matched)),
         *_described_lines(question, table, columns),
         *_hints(table.values, table.names, None if question.vertical else config.k),
         *_outlook(question, len(table.names)),
@@ -83,9 +85,9 @@ def main(argv: Sequence[str]) -> int:
     links = check_links(config.roster, config.key, question.client, config.passphrase_file)
     for line in links.lines:
         print(printable(line))
-    doubts = _doubts(table, matched)
+    doubts = "" if found else _doubts(table, matched)
     # The bounds may follow from categories.
-    needed = {"--bounds": bounds, "--n-total": config.n_total, "--k": config.k}
+    needed = {"--bounds": found or bounds, "--n-total": config.n_total, "--k": config.row.finds_bounds or config.k}
     missing = [flag for flag, value in needed.items() if value is None]
     missing += [] if links.missing is None else [links.missing]
     print(printable(f"records ready{doubts}; still missing: {', '.join(missing)}" if missing else f"ready{doubts}"))
@@ -344,6 +346,10 @@ def _outlook(question: _Question, d: int) -> Iterator[str]:
     if question.vertical and question.d is None:
         yield "expected  not known from this party's columns alone: add --d, the number of all parties' columns"
         return
+    if config.bounds_share is not None:
+        both = split_run(config, clients, d)
+        yield f"found     {plan_words(both.bounds, clients, len(both.bounds.columns) or d)['expected']}"
+        config = both.run
     words = plan_words(config, clients, question.d if question.vertical else d)
     yield from (f"{name:<8}  {words[name]}" for name in ("assumed", "k", "expected") if name in words)
 

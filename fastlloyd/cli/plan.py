@@ -29,7 +29,13 @@ def main(argv: Sequence[str]) -> int:
     from fastlloyd.run.session import find_protocol
 
     clients = _clients(config) if arguments.n is None else arguments.n - 1
-    lines = find_protocol(config.protocol).plan_lines(config, clients, _features(config, arguments.d))
+    d = _features(config, arguments.d)
+    if config.bounds_share is not None:
+        from fastlloyd.protocols.private_bounds.inputs import split_run
+
+        sys.stdout.write("".join(f"{line}\n" for line in split_run(config, clients, d).plan_lines(clients, d)))
+        return 0
+    lines = find_protocol(config.protocol).plan_lines(config, clients, d)
     number = config.row.results
     version = f"version {number} of {config.protocol}; a party with another version is refused"
     lines.insert(1, PlanLine("results", version))
@@ -64,7 +70,8 @@ def _features(config: RunConfig, d: int | None) -> int | None:
     if config.dataset is not None or config.row.partition == "vertical":
         return d
     categories = Categories() if config.categories is None else Categories.read(config.categories)
-    bounds = None if config.bounds is None else categories.bounds(parse_bounds(config.bounds))
+    known = config.bounds is not None and config.bounds_share is None
+    bounds = categories.bounds(parse_bounds(config.bounds or "")) if known else None
     named = count_features(config.columns, bounds, categories)
     if d is not None and named is not None and d != named:
         source = "--columns names" if config.columns else f"{config.bounds} names"

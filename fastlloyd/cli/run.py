@@ -37,9 +37,22 @@ def main(argv: Sequence[str]) -> int:
     if hosts and (n != len(hosts) or config.network is not None):
         surplus = "-n" if n != len(hosts) else "--network"
         raise ConfigError(f"--hosts: one rank runs on each host of this list; leave out {surplus}")
+    if config.bounds_share is not None:
+        from fastlloyd.supervise.launch import run_with_private_bounds
+
+        if hosts or config.network is not None:
+            raise ConfigError(
+                f"--bounds {config.bounds}: expected all ranks on this host, got "
+                f"{'--hosts' if hosts else '--network'}; find the bounds first, with `fastlloyd bounds --share`"
+            )
+        return run_with_private_bounds(config, n, lambda words, own: _start(n, words, own))
+    return _start(n, _for_ranks(words), config, hosts)
+
+
+def _start(n: int, words: Sequence[str], config: RunConfig, hosts: Sequence[str] = ()) -> int:
+    """Start the ranks of one run, and return their exit code once all have ended."""
     from fastlloyd.supervise.supervisor import supervise
 
-    words = _for_ranks(words)
     debug = config.log_level == "debug"
     if config.network is not None:
         return _run_shaped(n, words, config, debug=debug)

@@ -147,8 +147,9 @@ def parse_bounds(text: str) -> Bounds:
         found = False
     if not found and text.strip().partition(":")[0] == PRIVATE:
         raise ConfigError(
-            f"--bounds {text}: bounds that nobody knows are found by a run before this one: `fastlloyd bounds --share "
-            "SHARE` writes the file for --bounds, and says which --epsilon is left for this run"
+            f"--bounds {text}: expected bounds, for a run cannot find its own: `fastlloyd bounds --share SHARE` finds "
+            "them, writes the file for --bounds, and says which --epsilon is left for this run (on one host `fastlloyd "
+            "run` does both)"
         )
     if not found:
         raise ConfigError(f"--bounds {text}: neither two numbers nor an existing file; {_FORMS}")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -23,6 +24,10 @@ VERTICAL = "vertical"
 PAPER_DELTA = "paper"
 WIDEST = f"{-(2**40)},{2**40}"
 """Where all values of a column lie unless somebody says more: about 0, up to 1.1 x 10^12."""
+PRIVATE = "private"
+PRIVATE_SHARE = 0.1
+"""The share of a run's 1/sigma^2 that its bounds get where 'private' names none."""
+LEAST_SHARE, MOST_SHARE = 0.001, 0.999
 AUTO_K = "auto:"
 _PAIR = re.compile("[^,/]+,[^,/]+")
 _BYTES = re.compile("([0-9]{1,9}(?:[.][0-9]{1,9})?)([KMGT])i?B?")
@@ -34,7 +39,7 @@ DATA, TASK, LINKS, OUT = "data", "clustering and privacy", "aggregation and link
 
 def _in_file(text: str) -> bool:
     """Whether the value of `bounds` is a file."""
-    return text != "auto-public" and _PAIR.fullmatch(text) is None
+    return text != "auto-public" and text.partition(":")[0] != PRIVATE and _PAIR.fullmatch(text) is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +177,13 @@ class RunConfig:
         None, "default auto: the protocol's public formula", TASK, "T", auto=True, least=0, most=1000, public=True
     )
     bounds: str | None = option(
-        None, "public bounds of the features", DATA, "LO,HI|FILE|auto-public", common=True, path=_in_file, shared=True
+        None,
+        "public bounds of the features; private: found with noise first, with a share of the budget (default 0.1)",
+        DATA,
+        "LO,HI|FILE|auto-public|private:SHARE",
+        common=True,
+        path=_in_file,
+        shared=True,
     )
     n_total: int | None = option(
         None, "public upper bound on all records together", DATA, "N", least=3, most=10**12, public=True, common=True
@@ -312,7 +323,7 @@ class RunConfig:
                     _check_name(entry.flag, value)
         if self.title is not None:
             _check_title(self.title)
-        _ = self.form  # refuses marks that do not go together
+        _ = self.form, self.bounds_share  # refuse marks that do not go together, and a share that is none
         if self.choose_k and not chooses:
             able = ", ".join(row.name for row in ROWS if row.chooses_k)
             raise ConfigError(
@@ -402,6 +413,19 @@ class RunConfig:
     def box(self) -> str | None:
         """The bounds as stated; `WIDEST` where they are only the box in which a run looks for bounds."""
         return WIDEST if self.bounds is None and self.row.finds_bounds else self.bounds
+
+    @property
+    def bounds_share(self) -> float | None:
+        """The share of 1/sigma^2 for a first run that finds the bounds, as 'private:SHARE' says; None: no such run."""
+        word, colon, share = (self.bounds or "").strip().partition(":")
+        if word != PRIVATE:
+            return None
+        if not colon:
+            return PRIVATE_SHARE
+        with contextlib.suppress(ValueError):
+            if LEAST_SHARE <= float(share) <= MOST_SHARE:
+                return float(share)
+        raise OPTIONS["bounds"].wrong(self.bounds, f"a share from {LEAST_SHARE:g} to {MOST_SHARE:g} after 'private:'")
 
     @property
     def reconnect_s(self) -> float:

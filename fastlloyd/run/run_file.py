@@ -30,6 +30,7 @@ def load_config(
     *,
     links: bool = True,
     site: str | Path | None = None,
+    without: Collection[str] = (),
 ) -> RunConfig:
     """Read a run file, and a site's own beside it; a relative path in them begins at their own folder.
 
@@ -44,6 +45,8 @@ def load_config(
         Whether other parties will be met, and `RunConfig.check_links` must hold; plans and checks need no key.
     site : str or Path, optional
         The file with what is this party's own; it wins over the run file.
+    without : collection of str
+        Options that the files may set, and that are left out: what they say is of another run.
 
     Raises
     ------
@@ -61,6 +64,7 @@ def load_config(
                     "(--config)"
                 )
         values |= own
+    values = {key: value for key, value in values.items() if key.replace("-", "_") not in without}
     merged = dict(values)
     for key, value in (flags or {}).items():
         table = values.get(key)

@@ -25,7 +25,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -34,7 +34,9 @@ from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.privacy.chain import Mark
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.record_digest import key_path, load_key
+from fastlloyd.privacy.release import Release
 from fastlloyd.run.budget_terms import STATE_VERSION, Terms, problem, read_kept, write
+from fastlloyd.run.config import RunConfig
 from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.regular import make_directory, read_regular_bytes, sync_directory
@@ -347,6 +349,50 @@ def interrupted_since(root: str, me: PartyId) -> float | None:
         return (own_folder(root, me) / "run" / _VALUES).stat().st_mtime
     except OSError:
         return None
+
+
+def interrupted_protocol(root: str, me: PartyId) -> str | None:
+    """Return the protocol of the run that stands interrupted in a party's state directory; None if none does.
+
+    Raises
+    ------
+    ConfigError
+        It is damaged.
+    """
+    if interrupted_since(root, me) is None:
+        return None
+    plan = StateDir(root, me, resume=True).interrupted_run()["plan"]
+    return str(plan.get("protocol"))
+
+
+def check_budgets(config: RunConfig, ranks: int, planned: Sequence[Release], delta: float) -> None:
+    """Refuse what the ledgers of the parties on this machine cannot afford, before several runs begin.
+
+    Parameters
+    ----------
+    config : RunConfig
+    ranks : int
+        Clients, and the server.
+    planned : sequence of Release
+        Of all these runs.
+    delta : float
+        Of a budget that is set with them.
+
+    Raises
+    ------
+    BudgetError
+        A ledger and these runs together would exceed its budget.
+    ConfigError
+        A state directory is damaged, or holds another budget.
+    """
+    for me in map(PartyId, range(ranks)):
+        if config.state_dir is None or not (own_folder(config.state_dir, me) / LEDGER).exists():
+            continue
+        state = StateDir(config.state_dir, me)
+        with state.open_ledger() as ledger:
+            limit = state.terms.limit(config.budget, delta, stated=config.budget_delta)
+            if limit is not None:
+                ledger.check_budget(planned, limit.delta, limit.epsilon)
 
 
 def check_made(root: str, me: PartyId) -> None:

@@ -25,7 +25,7 @@ from fastlloyd.protocols.private_bounds.protocol import PART, PrivateBounds
 from fastlloyd.protocols.registry import FOLLOWING, names
 from fastlloyd.report.document import load
 from fastlloyd.run.config import WIDEST, RunConfig
-from fastlloyd.run.run_file import load_config
+from fastlloyd.run.run_file import load_config, to_toml
 from fastlloyd.run.session import find_protocol
 from fastlloyd.run.simulation import InMemory, run_together
 from fastlloyd.testing import ProtocolContract
@@ -255,6 +255,34 @@ def test_the_command_writes_the_run_file_for_sites_and_refuses_what_is_in_the_wa
     dossier_command(["--config", "bounds.toml", "--clients", "3", "--output", "dossier"])
     dossier = (tmp_path / "dossier" / "dossier.md").read_text()
     assert "find bounds of the columns" in dossier and "1 cluster" not in dossier
+
+
+def test_the_command_takes_the_run_file_of_the_run_that_follows_and_names_what_it_leaves_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "of").mkdir()
+    (tmp_path / "of" / "lists.csv").write_text("feature,category,weight\nsex,f,1\nsex,m,1\n")
+    run = RunConfig(data="x.csv", bounds="private:0.2", n_total=3000, k=3, rounds=4, columns=("age", "sex"), min_size=9)
+    run = replace(run, quality=0.1, categories="of/lists.csv", settings={run.protocol: {"alpha": 1}})
+    (tmp_path / "of" / "run.toml").write_text(to_toml(run, "of"))
+    words = ["--config", "of/run.toml", "-n", "4", "--client-caps", "1500,1000,500", "--run-file"]
+    bounds_command([*words, "bounds.toml"])
+    said, shared, _ = capsys.readouterr().out.split("\n", 2)
+    names = "rounds, k, categories, quality, min_size, bounds, masking"
+    assert said == f"left out  {names} of of/run.toml: of the run that clusters, and not of this one"
+    assert shared.startswith("share: epsilon 0.4") and "both together 1 at" in shared
+    config = load_config("bounds.toml", links=False)
+    assert (config.protocol, config.columns, config.masking) == ("private-bounds", ("age",), "threshold")
+    assert config.client_caps == (1500, 1000, 500) and config.k is config.bounds is config.categories is None
+    # The box of a run file counts, and so do its masks; the file that this command writes is no box.
+    run = RunConfig(data="x.csv", n_total=3000, k=3, columns=("age",), bounds="0,100", masking="pairwise")
+    (tmp_path / "run.toml").write_text(to_toml(run, "."))
+    bounds_command(["--config", "run.toml", "--epsilon", "0.5", "--run-file", "box.toml"])
+    assert (load_config("box.toml").bounds, load_config("box.toml").masking) == ("0,100", "pairwise")
+    (tmp_path / "run.toml").write_text(to_toml(replace(run, bounds="bounds.csv"), "."))
+    bounds_command(["--config", "run.toml", "--run-file", "none.toml"])
+    assert load_config("none.toml").bounds is None and load_config("none.toml").epsilon == 1.0
 
 
 @pytest.mark.parametrize("masking", ["threshold", "pairwise"])

@@ -206,13 +206,18 @@ def read_form(arguments: argparse.Namespace, config: RunConfig | None) -> Form:
 
 
 def parse_run_options(
-    parser: argparse.ArgumentParser, argv: Sequence[str], *, links: bool = True, foreign: bool = False
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str],
+    *,
+    links: bool = True,
+    foreign: bool = False,
+    without: Collection[str] = (),
 ) -> tuple[RunConfig, argparse.Namespace]:
     """Parse flags and run file into one configuration.
 
     Parameters
     ----------
-    links : bool
+    links, without
         As for `load_config`.
     foreign : bool
         Whether another party wrote the run file (`refuse_own_keys`).
@@ -233,7 +238,7 @@ def parse_run_options(
         if links:
             config.check_links()
     else:
-        config = load_config(arguments.config, given, links=links, site=arguments.site)
+        config = load_config(arguments.config, given, links=links, site=arguments.site, without=without)
     for owner in tables:
         if owner not in (config.protocol, VERTICAL):
             raise ConfigError(

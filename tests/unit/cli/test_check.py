@@ -302,3 +302,16 @@ def test_codes_of_missing_values_are_shown_to_the_owner(tmp_path, capsys):
     assert said == [
         "codes     column 'lab': -999 in 10 rows, far from all others: if that means missing, leave such cells empty"
     ]
+
+
+def test_bounds_that_a_run_finds_are_not_missing_and_the_first_run_is_looked_at(tmp_path, capsys):
+    (tmp_path / "own.csv").write_text("lab\n" + "\n".join(["-999"] * 10 + [f"{3 + at % 90 / 10}" for at in range(300)]))
+    words = ["--data", str(tmp_path / "own.csv"), "--bounds", "private", "--n-total", "3000", "--k", "2"]
+    (tmp_path / "run.toml").write_text('masking = "threshold"\n')
+    assert main([*words, "--config", str(tmp_path / "run.toml"), "--clients", "3"]) == 0
+    said = lines(capsys)
+    assert said[-1] == "ready" and "bounds    not checked: a run finds them" in said
+    assert any(line.startswith("codes     column 'lab': -999") for line in said)
+    assert any(line.startswith("found     noise on a count of 0.") and ": good" in line for line in said)
+    with pytest.raises(ConfigError, match="--masking common: private-bounds expects"):
+        main([*words, "--clients", "3"])
