@@ -2,6 +2,7 @@
 
 ================  ====================================================================================================
 `supervisor.py`   starts mpirun, owns the terminal, leaves nothing
+`launch.py`       one run from a configuration, or the two of `--bounds private`
 `lifeline.py`     which rank or host was lost first
 `output.py`       what a launcher and its ranks write, separated
 `verdict.py`      one exit code and one sentence from the ends of all ranks
