@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.mpi.support import QUICK
+from tests.mpi.support import QUICK, quick
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 110
@@ -66,14 +66,14 @@ def run_page(page: str, folder: Path, *, first: int | None = None, **env: str) -
 @pytest.mark.mpi
 @pytest.mark.timeout(3 * LIMIT_S)
 def test_the_first_run_as_written(tmp_path: Path) -> None:
-    run_page("docs/first-run.md", tmp_path, PYTHONPATH=QUICK)
+    run_page("docs/first-run.md", tmp_path, **quick())
     assert not (tmp_path / "second/centroids.csv").exists(), "the page says that the budget refuses this run"
 
 
 @pytest.mark.mpi
 @pytest.mark.timeout(3 * LIMIT_S)
 def test_the_commands_of_the_readme_as_written(tmp_path: Path) -> None:
-    run_page("docs/first-run.md", tmp_path, first=3)  # three hospitals' tables, and their bounds
+    run_page("docs/first-run.md", tmp_path, first=3, **quick())  # three hospitals' tables, and their bounds
     shutil.copy(tmp_path / "hospital_2.csv", tmp_path / "new.csv")
     (tmp_path / ".venv").symlink_to(sys.prefix)
     run_page("README.md", tmp_path, PYTHONPATH=QUICK)

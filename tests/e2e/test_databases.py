@@ -21,7 +21,7 @@ from fastlloyd.data.database import find_place
 from fastlloyd.data.table import read_table
 from tests.contracts.databases import PASSWORD, Postgresql, postgresql_server
 from tests.documents.test_commands import ROOT, run_page
-from tests.mpi.support import QUICK
+from tests.mpi.support import quick
 from tests.reading import texts_of
 
 OMOP = ROOT / "examples/omop"
@@ -66,7 +66,7 @@ def features(address: str) -> tuple[np.ndarray, tuple[str, ...]]:
 @pytest.mark.timeout(3 * LIMIT_S)
 def test_the_page_as_written(tmp_path: Path) -> None:
     shutil.copytree(OMOP, tmp_path / "examples/omop")
-    run_page("docs/data-sources.md", tmp_path, PYTHONPATH=QUICK)
+    run_page("docs/data-sources.md", tmp_path, **quick())
     with (tmp_path / "study/result/labels_1.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["id"] for row in rows] == [str(100_000 + number) for number in range(1, 1001)]
@@ -110,7 +110,7 @@ def test_a_run_from_postgresql_shows_no_password_anywhere(
     command = [sys.executable, "-m", "fastlloyd", "run", "-n", "3", "--config", str(study / "run.toml")]
     command += ["--data", address, "--client-caps", "2000,2000", "--output", "out", "--state-dir", "state"]
     command += ["--log-level", "debug", "--log-file", "log_{client}"]
-    own = {**os.environ, "PYTHONPATH": QUICK, "PGPASSWORD": PASSWORD}
+    own = {**os.environ, **quick(), "PGPASSWORD": PASSWORD}
     told = ""
     for more, code in (
         (["--new-state"], 0),
@@ -147,7 +147,7 @@ def test_vertical_parties_with_ids_in_databases(study: Path, tmp_path: Path) -> 
     command = [sys.executable, "-m", "fastlloyd", "run", "-n", "3", "--protocol", "vertical-plain", "--quiet"]
     command += ["--data", hospital, "--query", "q_{client}.sql", "--bounds", "b_{client}.csv", "--n-total", "300"]
     command += ["--k", "2", "--set", "vertical.id=person_id"]
-    own = {**os.environ, "PYTHONPATH": QUICK}
+    own = {**os.environ, **quick()}
     done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert list((tmp_path / "fastlloyd-run").rglob("centroids*.csv"))

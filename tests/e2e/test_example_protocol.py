@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.simulation import run_together
 from fastlloyd.testing import ProtocolContract
 from tests.forked import ForkedSites, forked_command
-from tests.mpi.support import QUICK
+from tests.mpi.support import start_quickly
 from tests.parsed import code_lines, imported_packages
 from tests.protocols.lossy import check_noise, check_result, play
 
@@ -33,7 +32,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", *words], check=True, timeout=120)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(site))
-        patch.setenv("PYTHONPATH", f"{site}{os.pathsep}{QUICK}")
+        start_quickly(patch, site)
         yield
 
 

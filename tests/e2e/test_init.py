@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fastlloyd.report.document import load
-from tests.mpi.support import QUICK, hospitals
+from tests.mpi.support import hospitals, quick
 
 pytestmark = pytest.mark.mpi
 
@@ -22,7 +22,7 @@ def test_the_printed_commands_lead_to_a_result(tmp_path: Path) -> None:
         done = subprocess.run(
             ["bash", "-euc", command],
             cwd=tmp_path,
-            env={**os.environ, "PATH": path, "PYTHONPATH": QUICK},
+            env={**os.environ, "PATH": path, **quick()},
             capture_output=True,
             text=True,
             timeout=110,

@@ -13,7 +13,7 @@ import pytest
 
 from fastlloyd.run.run_file import load_config
 from fastlloyd.supervise.offers import read_settings
-from tests.mpi.support import QUICK
+from tests.mpi.support import quick
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH, DOCKER = ROOT / "launch", ROOT / "docker"
@@ -23,7 +23,7 @@ SCRIPTS = sorted([*LAUNCH.glob("*.sh"), *LAUNCH.glob("*.sbatch"), *DOCKER.glob("
 
 
 def call(*command, **variables):
-    environment = {**os.environ, "PYTHONPATH": QUICK, **{key: str(value) for key, value in variables.items()}}
+    environment = {**os.environ, **quick(), **{key: str(value) for key, value in variables.items()}}
     return subprocess.run(
         [str(word) for word in command], env=environment, capture_output=True, text=True, timeout=100, check=False
     )

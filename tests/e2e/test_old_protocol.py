@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.data.public.named import load_named
-from tests.mpi.support import QUICK, mpirun
+from tests.mpi.support import mpirun, quick
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "tests" / "packages" / "histogram"
@@ -34,7 +34,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Command:
     site = tmp_path_factory.mktemp("site")
     words = ["--no-deps", "--no-build-isolation", "--no-index", "--target", str(site), str(EXAMPLE)]
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", *words], check=True, timeout=LIMIT_S)
-    environment = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{QUICK}"}
+    environment = {**os.environ, **quick(site)}
 
     def command(*words: str, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(

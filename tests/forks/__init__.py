@@ -49,7 +49,7 @@ def _name() -> str:
     return name
 
 
-def environment(*, plots: bool = False) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return what to add to the environment of a process whose Python programs are to be forked."""
     return {VARIABLE: f"{_name()}:{sys.prefix}:{ROOT}", "PYTHONPATH": f"{HERE}{os.pathsep}{ROOT}"}
 

@@ -56,8 +56,11 @@ def hand_over() -> None:
 def _is_served(root: str) -> bool:
     """Whether the program is one of this checkout, started plainly: with no option of the interpreter, in UTF-8."""
     words = sys.orig_argv[1:]
-    module = words[1] if words[:1] == ["-m"] and len(words) > 1 else ""
-    if module.partition(".")[0] != "fastlloyd" and not (words and words[0].startswith(f"{root}/tests/")):
+    program, module = (*words, "", "")[:2]
+    if program == "-m":
+        if module.partition(".")[0] != "fastlloyd":
+            return False
+    elif program != f"{sys.prefix}/bin/fastlloyd" and not program.startswith(f"{root}/tests/"):
         return False
     if any(name.startswith("PYTHON") and name not in _SAME for name in os.environ):
         return False

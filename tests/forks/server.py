@@ -27,6 +27,17 @@ from tests.forked import warm_up
 
 _ARG_START, _ARG_END, _ENV_START, _ENV_END = 45, 46, 47, 48
 _PROGRAMS = ("fastlloyd.client", "fastlloyd.server", "fastlloyd.__main__")
+# Of what most of them import besides.
+_WARM = (
+    *("cli.plan", "cli.run", "data.connection", "dossier.own_part", "dossier.verify", "net.delay", "net.mpi.transport"),
+    *("report.labelling", "report.plot", "supervise.lifeline", "supervise.supervisor"),
+)
+_WARM_OTHERS = (
+    "cryptography.hazmat.backends.openssl.backend",
+    "encodings.ascii",
+    "encodings.idna",
+    "encodings.utf_8_sig",
+)
 
 
 def main(name: str) -> None:
@@ -88,7 +99,7 @@ def main(name: str) -> None:
 def warm() -> None:
     """Import what the programs import, but for the programs themselves."""
     warm_up()
-    for name in _PROGRAMS:
+    for name in (*_PROGRAMS, *(f"fastlloyd.{name}" for name in _WARM), *_WARM_OTHERS):
         importlib.import_module(name)
     for name in _PROGRAMS:
         del sys.modules[name]  # each fork runs it anew

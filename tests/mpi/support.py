@@ -127,8 +127,8 @@ class Job:
         else:
             command, added = _bare(n, [program if server is None else server, *[program] * (n - 1)], words, only or {})
         name, value = self._mark.split("=")
-        added |= {} if fresh else forks.environment()
-        added |= {"PYTHONPATH": QUICK, "RANK_NOTES": str(folder), name: value, **(env or {})}
+        added |= {"PYTHONPATH": QUICK} if fresh else quick()
+        added |= {"RANK_NOTES": str(folder), name: value, **(env or {})}
         with (folder / "launcher.out").open("wb") as out, (folder / "launcher.err").open("wb") as err:
             self.started = time.monotonic()
             self.process = subprocess.Popen(
@@ -245,6 +245,17 @@ def done(folder: Path, flags: Sequence[str], **options: Any) -> Ended:
 def complaints(said: str) -> str:
     """Leave out what a party says of a set-up that takes long: on a busy machine any does."""
     return re.sub(r"(?m)^fastlloyd: set-up: .+ so far; .+\n", "", said)
+
+
+def quick(*first: object) -> dict[str, str]:
+    """Return the variables of processes that are to be forked and draw nothing; `first` is before all in PYTHONPATH."""
+    return forks.environment() | {"PYTHONPATH": os.pathsep.join(map(str, (*first, QUICK)))}
+
+
+def start_quickly(patch: pytest.MonkeyPatch, *first: object) -> None:
+    """Have the variables of `quick` in this process, for those that it starts."""
+    for name, value in quick(*first).items():
+        patch.setenv(name, value)
 
 
 def report(folder: Path, name: str = "report.json") -> dict[str, Any]:

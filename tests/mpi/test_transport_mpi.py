@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun, mpirun_command
+from tests import forks
 from tests.contracts import transport as contract
 
 pytestmark = pytest.mark.mpi
@@ -67,7 +68,7 @@ def marked(marker: str) -> Iterator[int]:
 def execute(command: list[str], env: dict[str, str] | None = None) -> Ended:
     """Run to the end, within the limit; what is still running ten seconds later is reported and killed."""
     marker = f"fastlloyd-test-{uuid.uuid4().hex}"
-    full_env = os.environ | {"PYTHONPATH": str(ROOT), "FASTLLOYD_TEST_MARK": marker} | (env or {})
+    full_env = os.environ | forks.environment() | {"FASTLLOYD_TEST_MARK": marker} | (env or {})
     started = time.monotonic()
     process = subprocess.Popen(
         command,

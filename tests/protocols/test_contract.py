@@ -7,13 +7,13 @@ import pytest
 from fastlloyd.run.config import RunConfig
 from fastlloyd.testing import ProtocolContract
 from tests.forked import ForkedSites, forked_command
-from tests.mpi.support import QUICK
+from tests.mpi.support import start_quickly
 
 
 @pytest.fixture(autouse=True)
 def without_plots_and_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the processes draw nothing: no plot and no page is asked of them."""
-    monkeypatch.setenv("PYTHONPATH", QUICK)
+    start_quickly(monkeypatch)
 
 
 class Forked(ProtocolContract):

@@ -45,7 +45,7 @@ from fastlloyd.testing.whole_run import command
 from fastlloyd.wire.header import SERVER, Header, PartyId, clients
 from tests.contracts import page
 from tests.forked import ForkedSites, forked_command
-from tests.mpi.support import QUICK
+from tests.mpi.support import start_quickly
 
 SIZES = (700, 400, 100)
 BOUNDS = {"n_total": 1300, "client_caps": (700, 400, 200)}
@@ -72,7 +72,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = "run -n 4 --data own_{client}.csv --columns a,b --bounds 0,10 --k 2 --epsilon 5 --output result --quiet"
     caps = ",".join(map(str, BOUNDS["client_caps"]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", QUICK)
+        start_quickly(patch)
         forked_command(folder, *words.split(), "--n-total", str(BOUNDS["n_total"]), "--client-caps", caps)
     return folder
 
@@ -128,7 +128,7 @@ class TestContract(ProtocolContract):
 
     @pytest.fixture(autouse=True)
     def _of_the_finished_run(self, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PYTHONPATH", QUICK)
+        start_quickly(monkeypatch)
         both = config_of(finished, settings={"describe": {"quality": 0.2}})
         monkeypatch.setattr(type(self), "config", both, raising=False)
 
@@ -390,7 +390,7 @@ def test_a_changed_centroid_of_a_signed_run_is_refused_by_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a roster the folder is compared with what the parties signed, before anybody is waited for."""
-    monkeypatch.setenv("PYTHONPATH", QUICK)
+    start_quickly(monkeypatch)
     folder = tmp_path
     for rank in range(3):
         forked_command(folder, "keygen", "--name", f"party {rank}", "--rank", str(rank), "--prefix", f"party-{rank}")
@@ -475,7 +475,7 @@ def test_on_one_machine_it_counts_in_the_ledgers_and_the_budget_of_the_finished_
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without --state-dir it ran uncounted, past the budget of the run that it describes."""
-    monkeypatch.setenv("PYTHONPATH", QUICK)
+    start_quickly(monkeypatch)
     copied, state = tmp_path / "result", tmp_path / "state"
     shutil.copytree(finished / "result", copied)
     base = load_config(copied / "config.toml", links=False)
@@ -584,7 +584,7 @@ def test_the_dossier_names_the_columns(finished: Path) -> None:
 def test_a_run_on_a_public_set_is_described_by_columns_of_the_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", QUICK)
+    start_quickly(monkeypatch)
     words = "run -n 3 --dataset iris --bounds 0,8 --k 2 --epsilon 20 --output result --quiet"
     forked_command(tmp_path, *words.split())
     names_ = json.loads((tmp_path / "result" / "report.json").read_text())["result"]["features"]

@@ -29,7 +29,7 @@ from fastlloyd.run.session import find_protocol
 from fastlloyd.run.simulation import InMemory, run_together
 from fastlloyd.testing.whole_run import Sites
 from fastlloyd.wire.header import Header, PartyId, clients
-from tests.mpi.support import QUICK
+from tests.mpi.support import start_quickly
 from tests.protocols.support import parameters, plan_for, run
 
 GROUPS = np.array([[-0.7, -0.7], [-0.7, 0.6], [0.1, 0.0], [0.7, 0.7], [0.7, -0.6]])
@@ -199,7 +199,7 @@ def test_a_run_that_is_killed_in_its_last_round_goes_on_and_releases_nothing_twi
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The question of the last round follows from stored replies alone."""
-    monkeypatch.setenv("PYTHONPATH", QUICK)
+    start_quickly(monkeypatch)
     asked_ = config(folder, k=8, choose_k=True, least_k=2, rounds=3, min_clients=3)
     last = len(protocol().planned(asked_, 3, 2).rounds) - 1
     own = ("--data", asked_.data or "")
