@@ -114,7 +114,8 @@ def supervise(
     else:
         command, env = mpirun_command(launcher, n, words, transport=transport, hosts=hosts)
     output = LauncherOutput(out or sys.stdout, err or sys.stderr, quiet=quiet, debug=debug, json_lines=json_lines)
-    run = _Run(n, output, grace_s, quiet=quiet, hosts=hosts, start_s=start_s)
+    shared = transport == "shm" and not hosts
+    run = _Run(n, output, grace_s, quiet=quiet, hosts=hosts, start_s=start_s, shared=shared)
     base = os.environ if hosts or place is not None else without_scheduler(os.environ)
     try:
         with adopting_orphans(), _forwarding(run.interrupt):
@@ -149,12 +150,14 @@ class _Run:
         quiet: bool = False,
         hosts: Sequence[str] = (),
         start_s: float = math.inf,
+        shared: bool = False,
     ) -> None:
         self._ends = {rank: RankEnd() for rank in range(n)}
         self._processes: dict[int, Process] = {}
         self._output = output
         self._grace_s = grace_s
         self._start_s = start_s
+        self._shared = shared
         self._mark = secrets.token_hex(8)
         self._poll = select.epoll()
         self._pipes: dict[int, int] = {}
@@ -208,7 +211,7 @@ class _Run:
         if verdict.sentence is not None and not self._explained:
             if not any(end.started for end in self._ends.values()):
                 self._output.show_hidden()
-            self._output.say(verdict.sentence)
+            self._output.say(verdict.sentence + self._cause())
         return verdict.code
 
     def _follow(self) -> None:
@@ -304,6 +307,15 @@ class _Run:
             if all(rank.code is not None for rank in self._ends.values()):
                 return
             self._serve(_TICK_S)
+
+    def _cause(self) -> str:
+        """Return what shared memory has to do with a rank that died before it could report anything."""
+        if not self._shared or any(end.code is not None for end in self._ends.values()):
+            return ""
+        from fastlloyd.supervise.environment import little_shared_memory
+
+        little = little_shared_memory(len(self._ends))
+        return little and f"; {little}"
 
     def _elsewhere(self) -> tuple[int, str] | None:
         """Return the first lost rank of several hosts, and how it was lost."""

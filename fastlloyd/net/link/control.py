@@ -160,7 +160,8 @@ def leave_together(links: SecureLinks, *, deadline_s: float, late: Collection[Pa
         remaining_s = end - time.monotonic()
         if remaining_s <= 0 or not _step_at_the_end(links, remaining_s, late):
             raise PeerTimeout(
-                f"{missing[0]} did not finish writing its files within {deadline_s:g} s: look at its own messages",
+                f"{missing[0]} did not finish writing its files within {deadline_s:g} s (--setup-deadline): look at "
+                "its own messages",
                 rank=missing[0].rank,
             )
     if links.me == SERVER:
@@ -253,7 +254,7 @@ def _receive_starts(links: SecureLinks, deadline_s: float, *, doomed: bool) -> l
 
 def _no_report(peer: PartyId, deadline_s: float, refused: str) -> PeerTimeout:
     """Return the error for a client that has not sent its start; it may be the one that was `refused`."""
-    why = refused or "check that it runs and can be reached, or allow more time for the set-up"
+    why = refused or "check that it runs and can be reached, or allow more time for the set-up (--setup-deadline)"
     return PeerTimeout(
         f"{peer} did not report within {deadline_s:g} s: {why}",
         rank=peer.rank,
@@ -295,7 +296,7 @@ def _server_silent(links: SecureLinks, deadline_s: float) -> PeerError:
         return PeerGone(f"{SERVER} is gone: look at its own messages", rank=SERVER.rank)
     return PeerTimeout(
         f"{SERVER} gave no verdict on the start within {deadline_s + _VERDICT_GRACE_S:g} s: check that it runs "
-        "and can be reached",
+        "and can be reached, or allow more time for the set-up (--setup-deadline)",
         rank=SERVER.rank,
     )
 

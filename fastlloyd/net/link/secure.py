@@ -265,7 +265,7 @@ class SecureLinks:
                 missing = next(iter(self._pending))
                 raise PeerTimeout(
                     f"{missing} did not finish the handshake within {deadline_s:g} s: check that it runs and "
-                    "can be reached, or allow more time for the set-up",
+                    "can be reached, or allow more time for the set-up (--setup-deadline)",
                     rank=missing.rank,
                 )
             self._compare()

