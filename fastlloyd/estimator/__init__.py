@@ -1,7 +1,9 @@
 """Federated k-means as a scikit-learn estimator, all parties in memory.
 
 `estimator.py`  the class; a fit takes effect completely or not at all
-`parameter.py`  parameters, their errors, and the forms of bounds
+`parameter.py`  parameters, and the forms of bounds
+`records.py`    the forms of X
+`words.py`      sentences of a run in the words of a Python caller
 `inputs.py`     records and columns of each owner, and the inputs of the parties
 `account.py`    what fits spend, and budgets that copies share
 `caution.py`    the warnings of a fit

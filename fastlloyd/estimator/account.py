@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from fastlloyd.errors import InternalError
-from fastlloyd.estimator.parameter import ParameterError
+from fastlloyd.estimator.words import ParameterError
 from fastlloyd.privacy.accountant import change_epsilon, spent
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, ZERO_OUT_RECORD, Release

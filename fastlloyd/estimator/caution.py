@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, clipping_words, count_outside
 from fastlloyd.estimator.inputs import is_vertical
+from fastlloyd.estimator.words import in_python
 from fastlloyd.privacy.calibration import large_delta
 
 _SEARCHES = "sklearn.model_selection"
@@ -42,7 +43,7 @@ def warn_of_result(model: Any) -> None:
 
     n_total = getattr(model.plan_, "n_total", model.n_total)
     if n_total is not None and (note := large_delta(model.delta_, n_total)) is not None:
-        warnings.warn(note, UserWarning, stacklevel=3)
+        warnings.warn(in_python(note), UserWarning, stacklevel=3)
     if model.quality_.warnings:
         warnings.warn("; ".join(model.quality_.warnings), ConvergenceWarning, stacklevel=3)
 

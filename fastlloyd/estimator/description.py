@@ -25,7 +25,7 @@ from fastlloyd.describe.columns import DescribedColumn, columns_from_tables, rea
 from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.account import Spending
 from fastlloyd.estimator.inputs import common_terms, is_vertical
-from fastlloyd.estimator.parameter import ParameterError, in_own_words
+from fastlloyd.estimator.words import ParameterError, in_own_words
 from fastlloyd.protocols.describe.inputs import FinishedRun, put_together
 from fastlloyd.protocols.describe.plan_lines import epsilon_within
 from fastlloyd.protocols.describe.protocol import PROTOCOL, settle

@@ -27,7 +27,8 @@ from fastlloyd.estimator.account import SharedAccount, Spending
 from fastlloyd.estimator.caution import warn_beforehand, warn_of_result
 from fastlloyd.estimator.description import Description, describe_clusters, read_lines
 from fastlloyd.estimator.inputs import is_vertical, prepare, validate_parts
-from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_own_words, match_bounds
+from fastlloyd.estimator.parameter import check_parameters, match_bounds, refuse_weights
+from fastlloyd.estimator.words import ParameterError, in_own_words, in_own_words_of
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.registry import DEFAULT
 from fastlloyd.run.simulation import run_together
@@ -35,7 +36,9 @@ from fastlloyd.wire.header import SERVER, clients
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted
+
+    from fastlloyd.estimator.records import read_records
 except ImportError as error:
     raise ConfigError(
         f"FastLloyd, the estimator, needs scikit-learn 1.6 or newer ({error}): pip install 'fastlloyd[ml]'"
@@ -44,6 +47,7 @@ except ImportError as error:
 __all__ = ["Description", "FastLloyd", "ParameterError"]
 
 Model = TypeVar("Model")
+Records = ArrayLike | Mapping[str, ArrayLike] | str | Path
 
 _OF_A_FIT = ("_labels", "_n_features_out", "_run")
 _TRAFFIC = ("payload_bytes", "link_bytes", "messages", "setup_bytes")
@@ -108,7 +112,7 @@ def fit_together(
     result = max(results, key=lambda one: one.noisy_sizes is not None)
     rounds, traffic = len(result.common["rounds"]), ended.outcomes[SERVER].traffic
     model.cluster_centers_ = result.centroids
-    model.quality_ = result.quality
+    model.quality_ = in_own_words_of(result.quality)
     model.measures_ = tuple(read_lines(result.files.get("quality.csv", "")))
     model.noisy_counts_ = None if result.noisy_sizes is None else np.array(result.noisy_sizes)
     model.plan_, model.ledger_ = spending.plan, spending.ledger
@@ -169,9 +173,12 @@ class FastLloyd(  # scikit-learn has no types
         (docs/fastlloyd-plus.md). 'feddp' and 'secfc' need several owners, those whose names begin with 'vertical'
         blocks of columns: see `fit_federated`. 'lloyd', 'kfed', 'secfc' and 'vertical-plain' are not private.
     rounds : 'auto' or int
-    random_state : int or None
-        Public randomness only: where the centres start. None starts elsewhere at each fit. The noise has no seed, it
-        comes from the operating system; so two fits differ whatever stands here.
+    max_iter : int or None
+        Another name for `rounds`, as scikit-learn has it; give one of them.
+    random_state : int, RandomState or None
+        Public randomness only: where the centres start. None starts elsewhere at each fit, a RandomState gives
+        each fit its next number. The noise has no seed, it comes from the operating system; so two fits differ whatever
+        stands here.
     ring_bits : {32, 64}
     min_size : int
         Leave out each cluster whose noisy size is below it, after the fit: its records get the label of the nearest
@@ -282,7 +289,8 @@ class FastLloyd(  # scikit-learn has no types
         n_total: int | None = None,
         protocol: str = DEFAULT,
         rounds: int | str = "auto",
-        random_state: int | None = 0,
+        max_iter: int | None = None,
+        random_state: int | np.random.RandomState | None = 0,
         ring_bits: int = 32,
         min_size: int = 0,
         quality: float = 0.0,
@@ -299,6 +307,7 @@ class FastLloyd(  # scikit-learn has no types
         self.n_total = n_total
         self.protocol = protocol
         self.rounds = rounds
+        self.max_iter = max_iter
         self.random_state = random_state
         self.ring_bits = ring_bits
         self.min_size = min_size
@@ -309,18 +318,24 @@ class FastLloyd(  # scikit-learn has no types
         self.server_data = server_data
         self._account = SharedAccount()
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
+    def fit(self, X: Records, y: object = None, **refused: object) -> Self:
         """Cluster the records of one owner: one client and a server, in memory.
 
         Parameters
         ----------
-        X : array, shape (n, d)
+        X : array or DataFrame, shape (n, d), mapping or path
+            A mapping from each column to its values, or a file as `fastlloyd run --data` reads one: CSV, npy or
+            Parquet. Names of columns are kept.
         y : ignored
+        **refused
+            There are no further arguments; a sample weight is refused with the reason.
 
         Raises
         ------
         ParameterError, ValueError
             A parameter or X does not fit.
+        TypeError
+            There is another argument, such as a sample weight.
         BudgetError
             The budget would be exceeded; nothing was released and nothing was recorded.
 
@@ -328,6 +343,7 @@ class FastLloyd(  # scikit-learn has no types
         -------
         See the class. Every release is in the ledger before it is made.
         """
+        refuse_weights(refused)
         with whole(self) as model:
             check_parameters(model)
             raw_points = model._validate(X, reset=True)
@@ -340,14 +356,14 @@ class FastLloyd(  # scikit-learn has no types
         warn_of_result(self)
         return self
 
-    def fit_federated(self, parts: Iterable[ArrayLike]) -> Self:
+    def fit_federated(self, parts: Iterable[Records]) -> Self:
         """Cluster the data of several owners: a party for each array, in memory.
 
         The parties are those of a run under mpirun, with the same messages.
 
         Parameters
         ----------
-        parts : list of arrays, shapes (n_i, d)
+        parts : list, each as the X of `fit`, shapes (n_i, d)
             The records of each client, all with the same columns; `labels_` is then a list with one array per client,
             in the order given. For a vertical protocol of shapes (n, d_i): the columns of each owner, at least two
             owners, all with the same records in the same order; X is then all columns side by side.
@@ -366,7 +382,7 @@ class FastLloyd(  # scikit-learn has no types
 
     def describe(
         self,
-        X: ArrayLike,
+        X: Records,
         columns: str | Path | Mapping[str, Mapping[str, Any]] | None,
         values: Any = None,
         *,
@@ -412,7 +428,7 @@ class FastLloyd(  # scikit-learn has no types
         raw_values = self._validate(X, reset=False)
         return describe_clusters(self, raw_values, columns, values, epsilon=epsilon, total=total, quality=quality)
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+    def predict(self, X: Records) -> NDArray[np.int64]:
         """Label records by their nearest centre, in scaled units.
 
         Parameters
@@ -428,7 +444,7 @@ class FastLloyd(  # scikit-learn has no types
         shown = np.flatnonzero(np.isfinite(centers).all(axis=1))
         return shown[nearest(points, centers[shown])[0]]
 
-    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+    def transform(self, X: Records) -> NDArray[np.float64]:
         """Return the distance of each record to each centre, in scaled units.
 
         Parameters
@@ -447,7 +463,7 @@ class FastLloyd(  # scikit-learn has no types
             distances[:, label] = np.sqrt(np.einsum("ij,ij->i", difference, difference))
         return distances
 
-    def score(self, X: ArrayLike, y: object = None) -> float:
+    def score(self, X: Records, y: object = None) -> float:
         """Return the negative sum of squared distances to the nearest centres, in scaled units.
 
         Parameters
@@ -508,10 +524,9 @@ class FastLloyd(  # scikit-learn has no types
         tags.non_deterministic = True
         return tags
 
-    def _validate(self, X: ArrayLike, *, reset: bool) -> NDArray[np.float64]:
-        """Check records the way scikit-learn does."""
-        checked: NDArray[np.float64] = validate_data(self, X, reset=reset, dtype=np.float64, order="C")
-        return checked
+    def _validate(self, X: Records, *, reset: bool) -> NDArray[np.float64]:
+        """Read records in any of their forms."""
+        return read_records(self, X, reset=reset)
 
     def _fit(self, raw_parts: list[NDArray[np.float64]]) -> list[NDArray[np.int64]]:
         """Cluster the parts of the owners; return the labels of each, or of all people."""
@@ -520,7 +535,7 @@ class FastLloyd(  # scikit-learn has no types
         warn_beforehand(self, [np.concatenate(raw_parts, axis=1)] if is_vertical(self) else raw_parts)
         return fit_together(self, raw_parts, self._server_points())
 
-    def _scaled(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _scaled(self, X: Records) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return records and centres in the scaled domain."""
         check_is_fitted(self, "cluster_centers_")
         if self.cluster_centers_ is None or not np.isfinite(self.cluster_centers_).all(axis=1).any():

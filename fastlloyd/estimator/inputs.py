@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.dataset import Dataset
 from fastlloyd.data.vertical import VerticalTable
 from fastlloyd.errors import ConfigError
-from fastlloyd.estimator.parameter import ParameterError, read_parameters
+from fastlloyd.estimator.parameter import read_parameters
+from fastlloyd.estimator.words import ParameterError
 from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import PublicInputs, ServerInputs
@@ -35,7 +36,7 @@ def is_vertical(model: Any) -> bool:
     return find(model.protocol).partition == "vertical"
 
 
-def validate_parts(model: Any, parts: Iterable[ArrayLike]) -> list[NDArray[np.float64]]:
+def validate_parts(model: Any, parts: Iterable[Any]) -> list[NDArray[np.float64]]:
     """Check the records or columns of each owner, and note the columns of all of them.
 
     Parameters

@@ -1,4 +1,4 @@
-"""The estimator's parameters: types, ranges, bounds, and errors in the terms of a Python caller.
+"""The estimator's parameters: types, ranges and bounds.
 
 `FastLloyd` stores its arguments; everything is checked here, when `fit` is called. Bounds come in several forms: names
 (of a mapping, a Series, a DataFrame or a `Bounds`) are matched to the columns, and ambiguous forms are refused.
@@ -9,9 +9,7 @@ Source: docs/estimator.md, "Parameters".
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,14 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
-from fastlloyd.errors import BudgetError, ConfigError, DataError, ProcessesError, RangeError, did_you_mean
+from fastlloyd.errors import did_you_mean
+from fastlloyd.estimator.words import PARAMETERS, ParameterError, in_own_words
 from fastlloyd.protocols.registry import names
 from fastlloyd.run.config import OPTIONS
 from fastlloyd.run.run_file import read_k
 from fastlloyd.wire.decode import Within, reader, show
 
-_FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: FILE)?")
-_NAMES = {"k": "n_clusters", "seed": "random_state", "set": "settings:"}
 _SIDES = ("lo", "hi")
 _OPTIONS = (
     "protocol",
@@ -46,25 +43,6 @@ _OPTIONS = (
 _BUDGET = reader(tuple[Annotated[float, Within(0, 1e6)], Annotated[float, Within(0, 0.5)]])
 
 
-class ParameterError(ConfigError, ValueError):
-    """A parameter of the estimator is wrong; a ValueError too, as scikit-learn expects."""
-
-
-@contextmanager
-def in_own_words() -> Iterator[None]:
-    """Convert errors to the terms of this class, instead of the command line's."""
-    try:
-        yield
-    except (BudgetError, ParameterError):
-        raise
-    except (ConfigError, DataError, RangeError) as error:
-        text = str(error)
-        if isinstance(error, ProcessesError):
-            text = f"{error.problem}; give fit_federated {error.processes - 1} arrays{error.more}"
-        text = _FLAG.sub(lambda flag: _NAMES.get(flag[1], flag[1].replace("-", "_")), text)
-        raise ParameterError(text) from error
-
-
 def check_parameters(model: Any) -> None:
     """Check types and ranges of what `FastLloyd` stores; checks against X and the protocol follow later."""
     if model.bounds is None:
@@ -76,7 +54,8 @@ def check_parameters(model: Any) -> None:
     if model.protocol not in names():
         raise _wrong(model, "protocol", f"one of {', '.join(map(repr, names()))}")
     if read_parameters(model)["rounds"] == 0:
-        raise _wrong(model, "rounds", "'auto' or a whole number from 1 to 1000")
+        given = "rounds" if model.max_iter is None else "max_iter"
+        raise _wrong(model, given, "'auto' or a whole number from 1 to 1000")
     if not isinstance(model.settings, Mapping | None):
         raise _wrong(model, "settings", "None or a mapping")
     if not isinstance(model.ledger, str | Path | None):
@@ -98,12 +77,18 @@ def read_parameters(model: Any) -> dict[str, Any]:
     ParameterError
         A value of another type or out of range.
     """
-    values = {name: _plain(getattr(model, _NAMES.get(name, name))) for name in _OPTIONS}
+    values = {name: _plain(getattr(model, PARAMETERS.get(name, name))) for name in _OPTIONS}
     if values["seed"] is None:
         values["seed"] = int.from_bytes(os.urandom(8), "little") >> 1
+    elif isinstance(values["seed"], np.random.RandomState):
+        values["seed"] = int(values["seed"].randint(1 << 63, dtype=np.int64))
+    if model.max_iter is not None:
+        if values["rounds"] != "auto":
+            raise ParameterError("max_iter: it is another name for rounds, and both are given; give one of them")
+        values["rounds"] = _plain(model.max_iter)
     for name, value in values.items():
         if value is None and name != "n_total":
-            raise _wrong(model, _NAMES.get(name, name), OPTIONS[name].expected)
+            raise _wrong(model, PARAMETERS.get(name, name), OPTIONS[name].expected)
         if name == "k":
             if read_k(value)["least_k"]:
                 raise _wrong(
@@ -116,12 +101,30 @@ def read_parameters(model: Any) -> dict[str, Any]:
     return values
 
 
+def refuse_weights(given: Mapping[str, object]) -> None:
+    """Refuse arguments of `fit` that it does not have.
+
+    Raises
+    ------
+    TypeError
+        There is one.
+    """
+    if "sample_weight" in given:
+        raise TypeError(
+            "sample_weight: expected none, since epsilon counts each record once: one of weight w moves every sum w "
+            "times as far, and epsilon would not hold for it; leave it out, or repeat a row that stands for several "
+            "people (np.repeat), each of whom is then one record"
+        )
+    if given:
+        raise TypeError(f"fit: expected X alone, got {next(iter(given))} as well; leave it out")
+
+
 def _wrong(model: Any, name: str, expected: str) -> ParameterError:
     return ParameterError(f"{name}: expected {expected}, got {show(getattr(model, name))}")
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of numpy as Python's own."""
+    """Return a value of numpy as Python's."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, Integral):

@@ -276,8 +276,7 @@ class Ledger:
                 content = file.read()
         except BlockingIOError:
             raise _problem(
-                f"expected the ledger {path} to be free, but another run holds it; "
-                f"wait for that run or give this one its own state directory"
+                f"expected the ledger {path} to be free, but another run holds it; wait for that run and start again"
             ) from None
         except OSError as error:
             raise _problem(

@@ -17,7 +17,7 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import BudgetError
 from fastlloyd.estimator.estimator import FastLloyd
 from fastlloyd.estimator.inputs import prepare
-from fastlloyd.estimator.parameter import ParameterError
+from fastlloyd.estimator.words import ParameterError
 from fastlloyd.protocols.registry import find, names
 from fastlloyd.run import simulation as in_memory
 from fastlloyd.run.simulation import Simulation
@@ -198,7 +198,7 @@ def test_two_owners_of_columns_may_do_with_or_without_a_third_party() -> None:
         ("vertical-plain", {}, [blobs()], "expected at least 2 arrays, got 1"),
         ("vertical-plain", {}, [blobs(), blobs(7)], "owner 2: expected the same 300 records as owner 1"),
         ("vertical-plain", {}, [blobs(), blobs()[:, :0]], "owner 2: Found array with 0 feature"),
-        ("vertical-plain", {}, [blobs()[:, :1], blobs()[:, :1] * np.nan], "owner 2: Input X contains NaN"),
+        ("vertical-plain", {}, [blobs()[:, :1], blobs()[:, :1] * np.nan], "owner 2: X: .* got NaN"),
         ("vertical-plain", {}, [blobs(), blobs()], r"two arrays of shape \(8,\)"),
         ("vertical-plain", {"settings": {"rho": 1}}, np.split(blobs(), 2, axis=1), "no setting 'rho'"),
         ("vertical-he", {"settings": {"mode": "two-party"}}, np.split(blobs(), 4, axis=1), "expected 2 parties"),

@@ -25,7 +25,7 @@ from sklearn.model_selection import GridSearchCV
 from fastlloyd.errors import BudgetError, ConfigError, InternalError
 from fastlloyd.estimator.account import SharedAccount, Spending
 from fastlloyd.estimator.estimator import FastLloyd
-from fastlloyd.estimator.parameter import ParameterError
+from fastlloyd.estimator.words import ParameterError
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.run.session import Session
 
@@ -184,7 +184,7 @@ def test_a_search_cannot_pass_a_budget() -> None:
 _WORKER = """
 import os, pickle, sys
 from fastlloyd.errors import BudgetError
-from fastlloyd.estimator.parameter import ParameterError
+from fastlloyd.estimator.words import ParameterError
 models, X = pickle.load(open(sys.argv[1], "rb"))
 for model in models:
     try:

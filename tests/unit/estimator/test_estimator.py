@@ -418,7 +418,7 @@ def test_traffic_counts_all_parties() -> None:
         ([], "got an empty list"),
         ([people(10), people(10)[:, :1]], "client 2: X has 1 features"),
         ([people(10), people(10)[:0]], "client 2: Found array with 0 sample"),
-        ([people(10), people(10) * np.nan], "client 2: Input X contains NaN"),
+        ([people(10), people(10) * np.nan], "client 2: X: expected a number everywhere, got NaN"),
     ],
 )
 def test_parts_that_do_not_fit_are_named(parts: Any, words: str) -> None:

@@ -11,7 +11,8 @@ pytest.importorskip("sklearn")
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import ConfigError
-from fastlloyd.estimator.parameter import ParameterError, match_bounds
+from fastlloyd.estimator.parameter import match_bounds
+from fastlloyd.estimator.words import ParameterError
 
 NAMES = np.array(["bmi", "weight"], dtype=object)
 MEANT = [[10.0, 60.0], [30.0, 200.0]]

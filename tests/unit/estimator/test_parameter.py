@@ -14,7 +14,8 @@ pytest.importorskip("sklearn")
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import FastLloydError
 from fastlloyd.estimator.estimator import FastLloyd
-from fastlloyd.estimator.parameter import ParameterError, read_parameters
+from fastlloyd.estimator.parameter import read_parameters
+from fastlloyd.estimator.words import ParameterError
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
