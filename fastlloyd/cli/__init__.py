@@ -9,7 +9,7 @@
 `serve.py`, `join.py`       a run over one open port; `site.py`, a client that stays
 `init_state.py`             a party's state directory; `ledger.py`, what was spent under it
 `release.py`, `discard.py`  the decision about a held result
-`report.py`, `label.py`     show a finished run again; label new records
+`report.py`, `label.py`     show a finished run again; label new records; `cite/`, what to cite
 `bounds.py`                 find bounds of columns that nobody knows
 `describe.py`               plan and run a description of the clusters of a finished run
 `bench.py`, `datasets.py`   the papers' figures, by the distribution in `papers/`; public sets
@@ -36,6 +36,7 @@ COMMANDS = {
     "describe": "describe the clusters of a finished run by public columns, with noise",
     "label": "label new records with released centroids",
     "report": "show a finished run again, or verify its privacy from the ledger",
+    "cite": "print what to cite for a run, as BibTeX: the software and the protocol's paper",
     "plan": "show what a run would do: rounds, noise, ring, bytes; no data needed",
     "bench": "regenerate a paper's table or figure with our figures beside the published ones",
     "datasets": "list the public data sets, fetch them, or make them from public files",

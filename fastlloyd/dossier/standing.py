@@ -43,7 +43,7 @@ _FILES = Listing(
             "the result: until that decision. The decisions: yours to decide",
         ),
         (
-            "report.json, report.html, ledger.jsonl, centroids.csv, bounds.csv, sizes.csv, pictures",
+            "report.json, report.html, ledger.jsonl, centroids.csv, clusters.csv, bounds.csv, sizes.csv, pictures",
             "all who have the result, in --output",
             "released values, public facts, the signatures of the parties",
             "yours to decide; with the roster they prove later what was claimed",

@@ -69,6 +69,8 @@ class Row:
         Whether it has a last round on the quality of the clusters (`--quality`).
     unused : tuple of str
         Options of a run that mean nothing in it, as `RunConfig` names them: whoever gives one is refused.
+    paper : str
+        Key of the paper that it comes from in `report/papers.bib`; empty where none of them is.
     results : int
         Version of its results, 1 or more: raised whenever the same records, public values and random bits come to
         another result. Parties with different ones refuse each other.
@@ -88,6 +90,7 @@ class Row:
     finds_bounds: bool = False
     judges: bool = False
     unused: tuple[str, ...] = ()
+    paper: str = ""
     results: int = 1
 
 
@@ -103,6 +106,7 @@ ROWS = (
         streams=True,
         sizes=True,
         judges=True,
+        paper="fastlloyd",
     ),
     Row(
         "fastlloyd-plus",
@@ -113,6 +117,7 @@ ROWS = (
         streams=True,
         sizes=True,
         judges=True,
+        paper="fastlloyd",
     ),
     Row(
         "glloyd",
@@ -122,6 +127,7 @@ ROWS = (
         streams=True,
         sizes=True,
         judges=True,
+        paper="fastlloyd",
     ),
     Row(
         "sulloyd",
@@ -131,6 +137,7 @@ ROWS = (
         streams=True,
         pure=True,
         sizes=True,
+        paper="fastlloyd",
     ),
     Row(
         "lloyd",
@@ -139,6 +146,7 @@ ROWS = (
         "masked sums without noise: nobody's record is protected",
         streams=True,
         sizes=True,
+        paper="fastlloyd",
     ),
     Row(
         "feddp",
@@ -148,6 +156,7 @@ ROWS = (
         chooses_k=True,
         server_data=True,
         sizes=True,
+        paper="feddp",
     ),
     Row(
         "kfed",
@@ -155,6 +164,7 @@ ROWS = (
         "horizontal",
         "k-FED: one exchange of local centres in the clear",
         unused=("rounds", *_MASKS),
+        paper="kfed",
     ),
     Row(
         "secfc",
@@ -164,6 +174,7 @@ ROWS = (
         resumes=False,
         sizes=True,
         unused=("min_clients", *_MASKS),
+        paper="secfc",
         results=2,
     ),
     Row(
@@ -174,6 +185,7 @@ ROWS = (
         resumes=False,
         sizes=True,
         unused=("rounds", *_SITES),
+        paper="vertical-dp",
         results=2,
     ),
     Row(
@@ -183,6 +195,7 @@ ROWS = (
         "the same without privacy, a baseline",
         resumes=False,
         unused=("rounds", *_SITES),
+        paper="vertical-dp",
     ),
     Row(
         "vertical-he",
@@ -193,6 +206,7 @@ ROWS = (
         workers=True,
         sizes=True,
         unused=_SITES,
+        paper="vertical-he",
         results=2,
     ),
 )

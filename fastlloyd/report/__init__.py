@@ -5,7 +5,7 @@
 `earlier.py`    files of an earlier run in an output folder; `files.py` writes result files atomically
 `quality.py`    how much of a result is signal; `ranges.py`, what noise leaves of a value
 `outlook.py`    what noise to expect of a plan, and which settings give less
-`claim.py`      what a run promises, and the claim in one sentence
+`claim.py`      what a run promises, and the claim in one sentence; `citation.py`, what to cite
 `sight.py`      who sees what in a run, in words, and what leaves a site in which message
 `table.py`      the result as text for a terminal
 `labelling.py`  labels for new records by the released centroids

@@ -25,8 +25,8 @@ from fastlloyd.wire.regular import read_regular
 _RESULT = "report.json"
 _REPORTS = (_RESULT, "server.json")
 _WRITTEN = re.compile(
-    r"(report|server)\.json|report\.html|config\.toml|ledger\.jsonl|(centroids|bounds|sizes|elbow|profile|quality|silhouettes|(labels|inertia)_[1-9]\d*)\.csv"
-    r"|(centroids|plane|elbow|palette)\.png"
+    r"(report|server)\.json|report\.html|config\.toml|ledger\.jsonl|(centroids|clusters|bounds|sizes|elbow|profile|quality|silhouettes|(labels|inertia)_[1-9]\d*)\.csv"
+    r"|(centroids|plane|elbow)\.(png|svg|pdf)|palette\.png"
 )
 _OWN = re.compile(r"[a-z]+_([1-9]\d*)\.csv")
 _RUN = re.compile("[0-9a-f]{32}")

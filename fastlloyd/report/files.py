@@ -29,6 +29,7 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.records import RawRows
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.report.display import csv_cell, csv_text
+from fastlloyd.report.quality import Quality
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.regular import read_regular, replace_file
 
@@ -76,6 +77,59 @@ def centroids_csv(names: Sequence[str], centroids: NDArray[np.float64]) -> str:
     text = io.StringIO()
     _table(text, names).writerow(map(csv_cell, names))
     _table(text).writerows([[repr(float(value)) for value in row] for row in centroids])
+    return text.getvalue()
+
+
+def clusters_csv(
+    names: Sequence[str],
+    centroids: NDArray[np.float64],
+    sizes: Sequence[float] | None,
+    quality: Quality,
+    bounds: Bounds,
+) -> str:
+    """Return what is released of each cluster as CSV for people: size and centre, each with the ends of its 95 % range.
+
+    Parameters
+    ----------
+    names : sequence of str, length d
+    centroids : float64 array, shape (k, d)
+        In original units.
+    sizes : sequence of float, length k, or None
+    quality : Quality
+        With the ranges; what has none has no columns for them.
+    bounds : Bounds
+        No value lies outside, so no range goes on there.
+
+    Notes
+    -----
+    The parties neither sign nor compare this text: it follows from centroids.csv and report.json, and the last digits
+    of a range may differ between machines.
+    """
+    head, columns = ["cluster"], [[str(cluster) for cluster in range(len(centroids))]]
+
+    def add(name: str, values: NDArray[np.float64], low: Any = None, high: Any = None) -> None:
+        for title, cells in ((name, values), (f"{name}_low95", low), (f"{name}_high95", high)):
+            if cells is not None:
+                head.append(csv_cell(title))
+                columns.append([repr(float(cell)) for cell in cells])
+
+    if sizes is not None:
+        ranges = (None, None) if quality.size_ranges is None else quality.size_ranges.T
+        add("noisy_size", np.asarray(sizes, dtype=np.float64), *ranges)
+    for column, name in enumerate(names):
+        values, lo, hi = centroids[:, column], bounds.lo[column], bounds.hi[column]
+        if quality.centre_margins is None:
+            add(name, values)
+        else:
+            margin = quality.centre_margins[:, column]
+            add(
+                name,
+                values,
+                np.maximum(values - margin, np.minimum(values, lo)),
+                np.minimum(values + margin, np.maximum(values, hi)),
+            )
+    text = io.StringIO()
+    _table(text, head).writerows([head, *zip(*columns, strict=True)])
     return text.getvalue()
 
 

@@ -8,7 +8,7 @@ Source: docs/guide.md, "Expected error"; docs/report.md, "Quality".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +22,10 @@ PRIOR_VARIANCE = 0.15
 # Limits on the cost of the noise over the cost of k clusters of such features, chosen on generated data:
 # docs/report.md, "How the verdict was calibrated".
 _GRADES: tuple[tuple[Verdict, float], ...] = (("good", 0.0075), ("fair", 0.03), ("poor", 0.25))
+_OTHER_THAN_PLANNED = (
+    "The plan counts with clusters of equal size and as many records as may be; the verdict is about the clusters that "
+    "were found: a smaller one has more noise"
+)
 ADVICE = "take fewer clusters or features, more records or a larger epsilon"
 
 
@@ -108,6 +112,23 @@ def expect_mean(*, sums: float, counts: float, share: float, k: int, d: int, rel
     """
     squared = 0.0 if relative else PRIOR_VARIANCE
     return Expected(centre_noise=math.sqrt(sums**2 + squared * counts**2) / share / 2.0, k=k, d=d)
+
+
+def planned_words(quality: Mapping[str, Any]) -> str | None:
+    """Return what the plan said, and why the verdict is another; None if no plan did, or a warning says it already.
+
+    Parameters
+    ----------
+    quality : mapping
+        The entry of a report.
+    """
+    expected = quality["expected"]
+    if expected is None or any(expected["sentence"] in warning for warning in quality["warnings"]):
+        return None
+    words = str(expected["sentence"])
+    if expected["centre_noise"] is None or expected["verdict"] == quality["verdict"]:
+        return words
+    return f"{words}. {_OTHER_THAN_PLANNED}"
 
 
 def percent(share: float) -> str:

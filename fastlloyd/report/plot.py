@@ -1,4 +1,4 @@
-"""Plots of released centroids, as PNG; a photograph redrawn with its clusters' colours.
+"""Plots of released centroids, as PNG, SVG or PDF; a photograph redrawn with its clusters' colours.
 
 Only released values are drawn; points, and the photograph, only where the data set is public. Plots need matplotlib,
 which is loaded at the first one; the photograph needs the standard library alone.
@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, printable
 from fastlloyd.report.labelling import nearest
+
+FORMS = {"png": ("Software",), "svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
+"""The forms of a plot, and what matplotlib would write about itself and the time."""
 
 _DPI = 120
 _MAX_POINTS = 5000
@@ -141,6 +144,7 @@ def heat_map(
     *,
     noisy_sizes: Sequence[float] | None = None,
     warning: str = "",
+    form: str = "png",
 ) -> bytes:
     """Draw all centroids as one table of colours: rows clusters, columns features.
 
@@ -155,11 +159,13 @@ def heat_map(
         Released sizes, written beside the rows.
     warning : str
         Written above the plot; empty for none.
+    form : str
+        Of `FORMS`.
 
     Returns
     -------
     bytes
-        A PNG.
+        A file of that form.
 
     Raises
     ------
@@ -185,7 +191,7 @@ def heat_map(
     bar = figure.colorbar(image, ax=axes, ticks=[-1, 0, 1], fraction=0.05, pad=0.03)
     bar.ax.set_yticklabels(["lower bound", "middle", "upper bound"])
     _write_warning(axes, size[0], warning)
-    return render_png(figure)
+    return render_figure(figure, form)
 
 
 def plane(
@@ -197,12 +203,13 @@ def plane(
     noisy_sizes: Sequence[float] | None = None,
     public_points: NDArray[np.float64] | None = None,
     warning: str = "",
+    form: str = "png",
 ) -> bytes:
     """Draw centroids of two features in their plane, with areas that grow with the noisy sizes.
 
     Parameters
     ----------
-    names, centroids, lo, hi, noisy_sizes, warning
+    names, centroids, lo, hi, noisy_sizes, warning, form
         As for `heat_map`, with d = 2.
     public_points : float64 array, shape (n, 2), optional
         Of a public data set; at most 5,000 of them are drawn.
@@ -210,7 +217,7 @@ def plane(
     Returns
     -------
     bytes
-        A PNG.
+        A file of that form.
 
     Raises
     ------
@@ -231,11 +238,11 @@ def plane(
     axes.set_ylabel(_short(names[1], 40))
     figure.legend(loc="outside upper center", ncols=2, frameon=False, markerscale=1)
     _write_warning(axes, 6.4, warning)
-    return render_png(figure)
+    return render_figure(figure, form)
 
 
-def elbow_plot(costs: NDArray[np.float64], chosen: int) -> bytes:
-    """Draw the curve of costs by which k was chosen (FedDP-KMeans, App. H.3), as PNG."""
+def elbow_plot(costs: NDArray[np.float64], chosen: int, form: str = "png") -> bytes:
+    """Draw the curve of costs by which k was chosen (FedDP-KMeans, App. H.3); `form` as for `heat_map`."""
     figure, axes = make_figure((6.4, 4.0))
     numbers = np.arange(1, len(costs) + 1)
     axes.plot(numbers, costs, marker="o", color="#33658a")
@@ -244,7 +251,7 @@ def elbow_plot(costs: NDArray[np.float64], chosen: int) -> bytes:
     axes.set_ylabel("noisy cost")
     axes.set_ylim(bottom=0.0)
     axes.legend()
-    return render_png(figure)
+    return render_figure(figure, form)
 
 
 def _write_warning(axes: Any, width: float, warning: str) -> None:
@@ -301,12 +308,20 @@ def make_figure(size: tuple[float, float], rows: int = 1, columns: int = 1) -> t
 
 def render_png(figure: Any) -> bytes:
     """Render a figure as a PNG."""
+    return render_figure(figure, "png")
+
+
+def render_figure(figure: Any, form: str) -> bytes:
+    """Render a figure in one of `FORMS`; letters of SVG and PDF stay letters, which a journal can set anew."""
+    import matplotlib
+
     content = io.BytesIO()
-    with warnings.catch_warnings():
+    letters = {"svg.fonttype": "none", "svg.hashsalt": "fastlloyd", "pdf.fonttype": 42}
+    with warnings.catch_warnings(), matplotlib.rc_context(letters):
         # A name in letters that no font here has is drawn as boxes: a warning of Python for each helps nobody.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         # No software name or date inside: the same values give the same file.
-        figure.savefig(content, format="png", metadata={"Software": None})
+        figure.savefig(content, format=form, metadata=dict.fromkeys(FORMS[form]))
     return content.getvalue()
 
 

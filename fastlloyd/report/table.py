@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastlloyd.errors import printable
 from fastlloyd.protocols.registry import FOLLOWING
 from fastlloyd.report.names import ClusterNames
+from fastlloyd.report.outlook import planned_words
 from fastlloyd.report.unit import format_bytes, format_count, format_epsilon, format_seconds
 
 MAX_ROWS = 12
@@ -157,6 +158,8 @@ def _quality_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "verdict", quality["sentence"]
         for warning in quality["warnings"]:
             yield "", f"WARNING: {warning}"
+        if (planned := planned_words(quality)) is not None and quality["expected"]["verdict"] != quality["verdict"]:
+            yield "planned", planned
 
 
 def _privacy_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -34,6 +34,7 @@ _BYTES = re.compile("([0-9]{1,9}(?:[.][0-9]{1,9})?)([KMGT])i?B?")
 _TITLE_LENGTH = 100
 # A shorter one is a lost packet, and a longer one helps nobody whose deadline is hours.
 _LEAST_SILENCE_S, _MOST_SILENCE_S = 2.0, 60.0
+FIGURE_FORMS = ("png", "svg", "pdf")
 DATA, TASK, LINKS, OUT = "data", "clustering and privacy", "aggregation and links", "state and output"
 
 
@@ -302,6 +303,9 @@ class RunConfig:
     )
     overwrite: bool = option(False, "replace the files of another run in --output", OUT, common=True)
     review: bool = option(False, "hold the result in --state-dir until `fastlloyd release` or `fastlloyd discard`", OUT)
+    figures: tuple[str, ...] = option(
+        ("png",), f"forms of the figures, of {', '.join(FIGURE_FORMS)} (default png)", OUT, "LIST"
+    )
     evaluate: bool = option(False, "metrics on the true data (--dataset only)", DATA)
     print_result: bool | None = option(None, "print the table (default: one host)", OUT)
     quiet: bool = option(False, "no progress, no table", OUT)
@@ -383,6 +387,10 @@ class RunConfig:
             )
         if self.review and self.print_result:
             raise ConfigError("--review holds back what --print-result shows: leave one of them out")
+        if not self.figures or not {*self.figures} <= {*FIGURE_FORMS}:
+            raise OPTIONS["figures"].wrong(
+                ",".join(self.figures), f"a list of {', '.join(FIGURE_FORMS)}, such as svg,pdf"
+            )
         if any(cap < 0 for cap in self.client_caps):
             raise OPTIONS["client_caps"].wrong(self.client_caps, "numbers of records, 0 or more")
 

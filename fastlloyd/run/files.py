@@ -28,7 +28,7 @@ from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
 from fastlloyd.report import document
 from fastlloyd.report.earlier import Earlier, find_earlier
-from fastlloyd.report.files import PRIVATE_MODE, RunFolder, labels_csv, output_folder
+from fastlloyd.report.files import PRIVATE_MODE, RunFolder, clusters_csv, labels_csv, output_folder
 from fastlloyd.report.page import result as page
 from fastlloyd.report.page.render import HOW_TO_INSTALL, available
 from fastlloyd.report.signed import sign_report
@@ -161,6 +161,7 @@ class ResultFiles:
             "config.toml": self._run_file(),
             "ledger.jsonl": "".join(release.to_json() + "\n" for release in result.releases),
             **result.files,
+            **_clusters(result),
         }
         for name, text in texts.items():
             if name == "config.toml":
@@ -168,9 +169,15 @@ class ResultFiles:
             else:
                 self._folder.write(name, text, mode=PRIVATE_MODE)
         self._centroids = result.centroids
-        names = [*texts, "report.json", *own]
+        names = [*texts, "report.json", *own, *self._of_others(own)]
         self._write_report(self._report(result, outcome, names))
         self._write_optional(result, outcome, {name: text.encode() for name, text in texts.items()}, names)
+
+    def _of_others(self, own: Iterable[str]) -> list[str]:
+        """Return the files that the other parties write to this folder at the same time."""
+        me = self._session.me.rank
+        named = [name.replace(f"_{me}.", f"_{rank}.") for rank in self._here - {0, me} for name in own]
+        return named if me == 0 or 0 not in self._here else [*named, "server.json"]
 
     def _write_report(self, report: dict[str, Any]) -> None:
         self._folder.write("report.json", document.encode(report), mode=PRIVATE_MODE)
@@ -179,7 +186,8 @@ class ResultFiles:
     def _write_optional(self, result: Result, outcome: Outcome, known: dict[str, bytes], names: Sequence[str]) -> None:
         """Write pictures and the page once all else is written, and list them in the report; or leave them out."""
         optional, report = list[str](), None
-        for name, picture in draw_result(self._session.inputs.dataset, result, self.left_out).items():
+        forms = self._session.config.figures
+        for name, picture in draw_result(self._session.inputs.dataset, result, self.left_out, forms).items():
             with _noting(self.left_out, name):
                 self._folder.write(name, picture, mode=PRIVATE_MODE)
                 known[name] = picture
@@ -377,8 +385,28 @@ def _noting(left_out: list[str], name: str) -> Iterator[None]:
         left_out.append(f"{name} is left out ({why}); the other files are whole")
 
 
-def draw_result(dataset: Dataset | None, result: Result, left_out: list[str]) -> dict[str, bytes]:
-    """Draw pictures and plots of released values; what cannot be drawn is noted in `left_out`."""
+def _clusters(result: Result) -> dict[str, str]:
+    """Return the file for people about each cluster, where the centres are shown."""
+    if result.centroids is None:
+        return {}
+    text = clusters_csv(result.features, result.centroids, result.noisy_sizes, result.quality, result.bounds)
+    return {"clusters.csv": text}
+
+
+def draw_result(
+    dataset: Dataset | None, result: Result, left_out: list[str], forms: Sequence[str] = ("png",)
+) -> dict[str, bytes]:
+    """Draw pictures and plots of released values; what cannot be drawn is noted in `left_out`.
+
+    Parameters
+    ----------
+    dataset : Dataset or None
+        Public.
+    result : Result
+    left_out : list of str
+    forms : sequence of str
+        Of the plots; a picture is a PNG.
+    """
     names, centroids, bounds = result.features, result.centroids, result.bounds
     if centroids is None or not np.isfinite(centroids).all():
         return {}
@@ -394,12 +422,14 @@ def draw_result(dataset: Dataset | None, result: Result, left_out: list[str]) ->
     if plot.available():
         sizes = None if result.noisy_sizes is None else list(result.noisy_sizes)
         place = names, centroids, bounds.lo, bounds.hi
-        draw["centroids.png"] = partial(plot.heat_map, *place, noisy_sizes=sizes, warning=warning)
-        if len(names) == 2:
-            points = None if dataset is None else dataset.values
-            draw["plane.png"] = partial(plot.plane, *place, noisy_sizes=sizes, public_points=points, warning=warning)
-        if result.costs is not None:
-            draw["elbow.png"] = partial(plot.elbow_plot, result.costs, result.chosen)
+        points = None if dataset is None else dataset.values
+        for form in forms:
+            known: dict[str, Any] = {"noisy_sizes": sizes, "warning": warning, "form": form}
+            draw[f"centroids.{form}"] = partial(plot.heat_map, *place, **known)
+            if len(names) == 2:
+                draw[f"plane.{form}"] = partial(plot.plane, *place, public_points=points, **known)
+            if result.costs is not None:
+                draw[f"elbow.{form}"] = partial(plot.elbow_plot, result.costs, result.chosen, form)
     drawn = {}
     for name, make in draw.items():
         with _noting(left_out, name):

@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.link.identity import group_hex
 from fastlloyd.errors import ConfigError, format_count, printable
 from fastlloyd.protocols.registry import Row, find
+from fastlloyd.report.citation import bibtex
 from fastlloyd.report.display import csv_text
 from fastlloyd.report.names import DESCRIBED_NAMES, ClusterNames
+from fastlloyd.report.outlook import planned_words
 from fastlloyd.report.page import chart
 from fastlloyd.report.page.cards import PROFILE, show_cards
 from fastlloyd.report.page.judged import CURVE, FIGURES, show_quality
@@ -298,7 +300,7 @@ def result_page(
         parameters=document["parameters"],
         privacy=document["privacy"],
         quality=quality,
-        expected=_expected(quality),
+        expected=planned_words(quality),
         word=word,
         tone=tone,
         summary=None if row is None else row.summary,
@@ -336,6 +338,7 @@ def result_page(
             for name, value in given
             if name in _PARAMETERS
         ],
+        citation=bibtex(Row("", "", "horizontal", "") if row is None else row, document["version"]),
         planned=[(name, _value(value)) for name, value in given if name not in _PARAMETERS],
     )
 
@@ -368,14 +371,6 @@ def _holders(document: Mapping[str, Any]) -> int:
     """Return the number of parties that hold records or columns; with vertical protocols rank 0 may be one."""
     names = document["parameters"].get("names")
     return len(names) if isinstance(names, list) and names else int(document["parties"]["clients"])
-
-
-def _expected(quality: Mapping[str, Any]) -> str | None:
-    """Return what the plan expected, unless a warning says it already."""
-    expected = quality["expected"]
-    if expected is None or any(expected["sentence"] in warning for warning in quality["warnings"]):
-        return None
-    return str(expected["sentence"])
 
 
 def _check(document: Mapping[str, Any], centroids: NDArray[np.float64] | None, quality: Mapping[str, Any]) -> None:

@@ -17,10 +17,12 @@ from fastlloyd.report.files import (
     RunFolder,
     bounds_csv,
     centroids_csv,
+    clusters_csv,
     labels_csv,
     refuse_running,
     write_atomic,
 )
+from fastlloyd.report.quality import Quality
 from fastlloyd.wire.header import PartyId, clients
 
 RUN = bytes(16)
@@ -158,3 +160,26 @@ def test_file_is_replaced_without_asking(tmp_path):
     folder.write("report.json", "old")
     assert folder.write("report.json", "new").read_text() == "new"
     folder.discard()
+
+
+def test_each_cluster_has_its_size_and_centre_with_the_ends_of_their_ranges():
+    centres = np.array([[20.0, 1e5], [79.5, 0.1]])
+    bounds = Bounds(np.array([0.0, 0.0]), np.array([80.0, 1e5]), ("age", "=cost"))
+    quality = Quality(
+        verdict="good",
+        sentence="",
+        size_ranges=np.array([[90.0, 110.0], [-3.0, 7.5]]),
+        centre_margins=np.array([[0.5, 10.0], [1.5, 0.2]]),
+    )
+    rows = list(csv.DictReader(io.StringIO(clusters_csv(("age", "=cost"), centres, [100.0, 2.5], quality, bounds))))
+    names = [
+        "cluster",
+        *(f"{name}{end}" for name in ("noisy_size", "age", "'=cost") for end in ("", "_low95", "_high95")),
+    ]
+    assert [*rows[0]] == names
+    found = [[float(cell) for cell in row.values()] for row in rows]
+    # A range ends at the bounds, for no value lies outside; the centre is that of centroids.csv, bit by bit.
+    assert found[0] == [0, 100, 90, 110, 20, 19.5, 20.5, 1e5, 1e5 - 10, 1e5]
+    assert found[1] == [1, 2.5, -3, 7.5, 79.5, 78.0, 80.0, 0.1, 0.0, 0.1 + 0.2]
+    bare = clusters_csv(("age", "cost"), centres, None, Quality(verdict="exact", sentence=""), bounds)
+    assert bare == "cluster,age,cost\n0,20.0,100000.0\n1,79.5,0.1\n"

@@ -7,7 +7,7 @@ import pytest
 
 from fastlloyd.cli.plan import main
 from fastlloyd.errors import ConfigError
-from fastlloyd.report.outlook import Expected, PlanLine, outlook_line
+from fastlloyd.report.outlook import Expected, PlanLine, outlook_line, planned_words
 
 
 def simple(k, epsilon, n_total):
@@ -84,3 +84,15 @@ def test_every_protocol_with_noise_says_what_to_expect(protocol, capsys):
 def test_without_noise_nothing_is_expected(capsys):
     assert main(["--protocol", "lloyd", "--d", "3", "--k", "3", "--n-total", "200"]) == 0
     assert "expected:" not in capsys.readouterr().out
+
+
+def test_a_plan_and_a_verdict_that_differ_are_explained():
+    expected = Expected(centre_noise=0.018, k=3, d=4).to_dict()
+    quality = {"verdict": expected["verdict"], "warnings": [], "expected": expected}
+    assert expected["verdict"] != "poor" and planned_words(quality) == expected["sentence"]
+    other = planned_words({**quality, "verdict": "poor"})
+    assert other.startswith(f"{expected['sentence']}. ") and "clusters of equal size" in other
+    assert planned_words({**quality, "verdict": "poor", "warnings": [f"so: {expected['sentence']}"]}) is None
+    unknown = Expected(centre_noise=None, k=3, d=4).to_dict()
+    assert planned_words({**quality, "expected": unknown}) == unknown["sentence"]
+    assert planned_words({**quality, "expected": None}) is None

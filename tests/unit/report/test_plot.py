@@ -46,8 +46,13 @@ def test_a_name_that_no_font_has_makes_no_warning_of_python(matplotlib):
         plot.heat_map(["\u5e74\u9f84", "\U0001fa7a"], *arguments(1, 2)[1:])
 
 
-def test_same_values_give_the_same_file(matplotlib):
-    assert plot.heat_map(*arguments(3, 2)) == plot.heat_map(*arguments(3, 2))
+@pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF-")])
+def test_same_values_give_the_same_file_in_each_form(matplotlib, form, start):
+    pictures = [plot.heat_map(*arguments(3, 2), form=form) for _ in range(2)]
+    assert pictures[0] == pictures[1] and pictures[0].startswith(start)
+    assert b"Matplotlib v" not in pictures[0] and b"dc:date" not in pictures[0] and b"CreationDate" not in pictures[0]
+    if form == "svg":  # letters stay letters
+        assert b"a feature" in pictures[0]
 
 
 def test_plane_shows_points_only_where_they_are_given(matplotlib):

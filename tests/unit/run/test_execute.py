@@ -83,14 +83,13 @@ def test_a_file_written_otherwise_says_what_to_do_where_one_command_starts_all(t
     assert ("Flags of one command hold for all clients" in said[2]) == one_host
 
 
-def run_lloyd(folder: Path, *, plots: bool = False) -> list[int]:
+def run_lloyd(folder: Path, *, plots: bool = False, **changes: Any) -> list[int]:
     """Run two clients and their server, each on a terminal of its own; return the exit codes."""
     network = MemoryNetwork(3)
 
     def one(rank: int) -> int:
-        config = RunConfig(
-            protocol="lloyd", dataset="iris", bounds="0,10", k=3, output=str(folder / str(rank)), deadline=30.0
-        )
+        values = {"protocol": "lloyd", "dataset": "iris", "bounds": "0,10", "k": 3, "output": str(folder / str(rank))}
+        config = RunConfig(**{**values, "deadline": 30.0, **changes})
         with network.endpoint(PartyId(rank)) as transport:
             return execute(config, transport, Announcer(PartyId(rank), own_terminal=True)).code
 
@@ -138,6 +137,19 @@ def test_pictures_that_cannot_be_drawn_and_a_page_that_cannot_be_written_are_lef
         "report.html is left out (--output: report.html cannot be written (No space left on device))",
     ):
         assert said.count(sentence) == 2
+
+
+def test_figures_have_the_forms_that_were_asked_for_and_the_report_names_every_file(tmp_path: Path) -> None:
+    shared = str(tmp_path / "shared")
+    assert run_lloyd(tmp_path, plots=True, figures=("svg", "pdf"), output=shared) == [0, 0, 0]
+    names = {path.name for path in (tmp_path / "shared").iterdir()}
+    assert names == {*json.loads((tmp_path / "shared" / "report.json").read_text())["output"]}
+    assert names >= {"centroids.svg", "centroids.pdf", "clusters.csv", "labels_1.csv", "labels_2.csv", "server.json"}
+    assert not any(name.endswith(".png") for name in names)
+    with pytest.raises(
+        ConfigError, match="--figures: expected a list of png, svg, pdf, such as svg,pdf, got 'jpg,png'"
+    ):
+        RunConfig(figures=("jpg", "png"))
 
 
 def test_pictures_take_the_place_of_no_report(

@@ -51,6 +51,7 @@ def test_the_verdict_comes_before_everything_but_what_was_asked():
     sections = [each.attrib["aria-labelledby"] for each in root.iter("section")]
     assert sections == [
         *("verdict", "promise", "clusters", "error", "sight", "parties", "budget", "cost", "settings", "versions"),
+        "cite",
         "verify",
     ]
     assert (
