@@ -7,7 +7,7 @@
 `dossier.py`, `agree.py`    what data protection officers need to know; a site's approval
 `run.py`                    all ranks of a run, supervised
 `serve.py`, `join.py`       a run over one open port; `site.py`, a client that stays
-`init_state.py`             a party's state directory; `ledger.py`, what was spent under it
+`init_state.py`             a party's state directory; `ledger.py`, what was spent under it; `runs/`
 `release.py`, `discard.py`  the decision about a held result
 `report.py`, `label.py`     show a finished run again; label new records; `cite/`, what to cite
 `bounds.py`                 find bounds of columns that nobody knows
@@ -30,6 +30,7 @@ COMMANDS = {
     "agree": "show this site what it would take part in, and sign its approval",
     "init-state": "make a party's state directory, once, before its first run with it",
     "ledger": "show what the runs of a state directory have spent, and what is left",
+    "runs": "list all runs of a state directory: when, with whom, epsilon, verdict, result",
     "release": "show the result that a run with --review holds, and release it",
     "discard": "refuse the result that a run with --review holds, and remove it",
     "bounds": "find bounds of columns that nobody knows, with noise",

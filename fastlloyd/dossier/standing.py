@@ -29,6 +29,12 @@ _FILES = Listing(
             "never delete it while records stay in use",
         ),
         (
+            "state directory: runs.jsonl",
+            "each site with --state-dir, mode 0600",
+            "when this site's runs began and ended, with whom, and the verdict on each result; nothing of a record",
+            "yours to decide",
+        ),
+        (
             "state directory: run/",
             "each site with --state-dir, during a run, mode 0600",
             "what a resume needs: secrets of masks and this site's own masked updates, which together give its exact "

@@ -46,6 +46,7 @@ from fastlloyd.run.checks import refuse_other_build, refuse_other_protocol
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.files import Files, HeldFiles, ResultFiles, ServerFiles
+from fastlloyd.run.history import note_begun, note_ended
 from fastlloyd.run.inputs import PublicInputs, encode_public
 from fastlloyd.run.machine import CostKeeper, Host
 from fastlloyd.run.outcome import Claim, Outcome
@@ -146,6 +147,7 @@ class _Execution:
             outcome = self._live(session, links, self.files)
             self.files.write(outcome)
             self.written = True
+            self._note_ended(EXIT_OK, _verdict(session, outcome))
             leave_together(links, deadline_s=session.config.setup_deadline, late=outcome.late)
             if self.state is not None:
                 self.state.finish()  # not before: whoever could not write its files resumes to have them
@@ -273,6 +275,7 @@ class _Execution:
                 reason=Reason.RESUME,
             )
         session.begin_run(run_id)
+        self._note_begun(session)
         announcer.patience.stage = partial(_awaited, links, "links")
         announcer.view.run, announcer.view.stage = run_id.hex(), "setup"
         values = encode_public(session.config, session.inputs, session.roster)
@@ -334,6 +337,8 @@ class _Execution:
             error = fault  # it lied to us before it spoke of another
         _in_spite_of_a_signal(self._keep_ledger)
         ending = _in_spite_of_a_signal(partial(abort, links, error))
+        if not self.written:
+            _in_spite_of_a_signal(partial(self._note_ended, ending.code, str(error)))
         _explain(error, ending, announcer)
         if self.written and announcer.own_terminal:
             announcer.complain("before that, all files of this party were written: they are whole")
@@ -345,12 +350,37 @@ class _Execution:
             announcer.complain(resume_words(state.path))
         return ending
 
+    def _note_begun(self, session: Session) -> None:
+        """Note in the history of this party that a run begins."""
+        if self.state is None:
+            return
+        config, me, names = session.config, session.me, self.announcer.names
+        others = [party for party in (SERVER, *session.everybody) if party != me]
+        note_begun(
+            self.state.path,
+            session.run_id.hex(),
+            protocol=config.protocol,
+            title=config.title,
+            parties=[names.get(party.rank, str(party)) for party in others],
+            output=output_folder(config.output, me),
+        )
+
+    def _note_ended(self, code: int, said: str) -> None:
+        """Note in the history of this party how a run ended."""
+        if self.state is not None and self.session is not None and self.session.run_id:
+            note_ended(self.state.path, self.session.run_id.hex(), code=code, said=said)
+
     def _keep_ledger(self) -> None:
         """Note how long the ledger is and give it back; the run's folder says so too, if this cannot."""
         if self.state is not None and self.session is not None:
             with contextlib.suppress(ConfigError):
                 self.state.note_ledger()
             self.session.ledger.close()
+
+
+def _verdict(session: Session, outcome: Outcome) -> str:
+    """Return the verdict on a result; '' where this party has none, or where it waits for a person."""
+    return "" if outcome.result is None or session.config.review else outcome.result.quality.sentence
 
 
 def _awaited(links: SecureLinks, what: str) -> str:

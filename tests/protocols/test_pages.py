@@ -17,6 +17,7 @@ import pytest
 import fastlloyd
 from fastlloyd.cli.report import main
 from fastlloyd.protocols.registry import PROTOCOLS, find
+from fastlloyd.report.citation import bibtex
 from tests.contracts import page
 from tests.contracts.whole_run import CLIENTS, SETTINGS
 from tests.protocols.whole import run_whole
@@ -73,7 +74,7 @@ def vocabulary() -> frozenset[str]:
     templates = resources.files("fastlloyd.report.page").joinpath("templates")
     texts = [each.read_text("utf-8") for each in templates.iterdir()]
     texts += [(PACKAGE / name).read_text("utf-8") for name in CODE]
-    texts += [path.read_text("utf-8") for path in SIGHTS]
+    texts += [bibtex(), *(path.read_text("utf-8") for path in SIGHTS)]
     return frozenset(word.lower() for text in texts for word in re.findall(r"[^\W\d_]{2,}", text))
 
 
@@ -101,7 +102,8 @@ def test_the_page_of_every_protocol_is_valid_and_says_what_is_public_alone(
     if exact:
         report["result"]["noisy_sizes"] = None
     centroids = folder / "centroids.csv"
-    known = {*page.known_numbers(report), *page.known_numbers(vocabulary_numbers()), *derived(report)}
+    cited = page.known_numbers(bibtex(find(protocol), report["version"]))
+    known = {*page.known_numbers(report), *cited, *page.known_numbers(vocabulary_numbers()), *derived(report)}
     if centroids.exists():
         known |= {float(cell) for line in centroids.read_text().splitlines()[1:] for cell in line.split(",")}
     strange = {number for number in page.numbers(root) if not page.is_rounded(number, known)}
