@@ -14,6 +14,7 @@
 `driver.py`       carries out what a party asks of its links; `inbox.py`, messages that wait
 `machine.py`      carries out what a party asks of its machine
 `state.py`        what it keeps between runs; `budget_terms.py`, what holds over all of them
+`history.py`      which runs there were, with whom, and how they ended
 `closing.py`      the end over real links; `outcome.py`, what a party has then; `files.py`, what it writes
 `simulation.py`   all parties in one thread: hands messages from one to the other
 ================  ===============================================================================================
