@@ -316,7 +316,7 @@ def render_figure(figure: Any, form: str) -> bytes:
     import matplotlib
 
     content = io.BytesIO()
-    letters = {"svg.fonttype": "none", "svg.hashsalt": "fastlloyd", "pdf.fonttype": 42}
+    letters: Any = {"svg.fonttype": "none", "svg.hashsalt": "fastlloyd", "pdf.fonttype": 42}
     with warnings.catch_warnings(), matplotlib.rc_context(letters):
         # A name in letters that no font here has is drawn as boxes: a warning of Python for each helps nobody.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
