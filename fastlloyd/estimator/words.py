@@ -41,8 +41,19 @@ INPUTS: Mapping[str, str] = {
 
 ELSEWHERE = frozenset(
     {
-        *("budget-delta", "colluding", "data-dir", "deadline", "delay", "described", "evaluate", "key", "known-shares"),
-        *("log-file", "log-format", "log-level", "masking", "memory", "metrics", "min-clients", "missing", "network"),
+        *("budget-delta", "colluding", "data-dir", "deadline", "delay", "described", "evaluate", "figures", "key"),
+        *(
+            "known-shares",
+            "log-file",
+            "log-format",
+            "log-level",
+            "masking",
+            "memory",
+            "metrics",
+            "min-clients",
+            "missing",
+            "network",
+        ),
         *("new-state", "output", "overwrite", "passphrase-file", "per-unit", "print-result", "quiet", "reconnect"),
         *("resume", "review", "roster", "setup-deadline", "shaping", "split", "state-dir", "threads", "title"),
         *("transport", "workers"),
