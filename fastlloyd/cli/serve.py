@@ -92,6 +92,14 @@ def _count_clients(stated: int | None, place: OwnRank) -> int:
     return count
 
 
+def _earlier(arguments: argparse.Namespace, state_dir: str | None) -> tuple[dict[str, str], ...]:
+    """Return the runs of this server for its status page: none where others can reach it, who took part in others."""
+    from fastlloyd.run.history import latest_runs
+
+    here = arguments.status is not None and not arguments.status_remote
+    return latest_runs(state_dir, SERVER) if here and state_dir is not None else ()
+
+
 def _status_address(arguments: argparse.Namespace) -> Address | None:
     """Return the address of the status page; None without one."""
     from fastlloyd.watch.status import check_address
@@ -155,6 +163,7 @@ def _serve(config: RunConfig, arguments: argparse.Namespace, address: Address, p
             )
         )
         announcer.view.clients = clients
+        announcer.view.earlier = _earlier(arguments, config.state_dir)
         announcer.view.absent = lambda: [party.rank for party in transport.absent]
         at = Address(address.host, listeners[0].getsockname()[1])
         announcer.note(

@@ -9,7 +9,7 @@ Source: docs/operations.md, "Monitoring"; docs/security.md, "What monitoring sho
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -56,6 +56,9 @@ class View:
         The lifetime limit on epsilon of this party's ledger, and what is left of it after this run; 0 without one.
     certificate_ends : float
         When this party's own certificate expires, in seconds since the epoch; 0 without a roster.
+    earlier : sequence of mapping
+        Earlier runs of this party, each with `begun`, `run`, `protocol`, `title`, `with` and `outcome`; for the
+        operator alone.
     exit_code : int or None
         None while the run goes on.
     """
@@ -83,6 +86,7 @@ class View:
     budget: float = 0.0
     budget_left: float = 0.0
     certificate_ends: float = 0.0
+    earlier: Sequence[Mapping[str, str]] = ()
     exit_code: int | None = None
 
     def take(self, event: str, values: Mapping[str, Any]) -> None:

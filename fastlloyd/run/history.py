@@ -31,8 +31,9 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.report.display import csv_cell
 from fastlloyd.report.unit import format_count, format_epsilon
 from fastlloyd.run.budget_terms import Limit, problem
-from fastlloyd.run.state import LEDGER, StateDir
+from fastlloyd.run.state import LEDGER, StateDir, own_folder
 from fastlloyd.wire.decode import Within, decode, load_json
+from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.regular import read_regular_bytes, replace_file
 
 NAME = "runs.jsonl"
@@ -43,6 +44,7 @@ _MOST_TEXT = 2000
 _MOST_PARTIES = 10_000
 READ_AT = 1e-6
 """The delta at which epsilon is read where no budget has one."""
+_MOST_SHOWN = 20
 _HEAD = ("when", "run", "protocol", "epsilon", "left", "outcome")
 _COLUMNS = (16, 8, 16, 8, 8)
 _WIDTH = 80
@@ -337,6 +339,30 @@ def _from_notes(run: str, notes: Sequence[RunNote]) -> PastRun:
         output=begun[-1].output,
         said="" if ended is None else ended.said,
         outcome=outcome,
+    )
+
+
+def latest_runs(root: str, me: PartyId) -> tuple[dict[str, str], ...]:
+    """Return the latest runs of a party, the newest first, for the status page of an operator; no cause, no result.
+
+    Raises
+    ------
+    ConfigError
+        The history is damaged.
+    """
+    notes = read_notes(own_folder(root, me))
+    runs = [*dict.fromkeys(note.run for note in reversed(notes))][:_MOST_SHOWN]
+    made = [_from_notes(run, [note for note in notes if note.run == run]) for run in runs]
+    return tuple(
+        {
+            "begun": one.begun_at,
+            "run": one.run[:SHOWN_DIGITS],
+            "protocol": one.protocol,
+            "title": one.title,
+            "with": name_some(one.parties),
+            "outcome": one.outcome,
+        }
+        for one in made
     )
 
 

@@ -118,11 +118,26 @@ def render_page(values: Mapping[str, Any]) -> str:
 {people}
 </tbody>
 </table>
+{_earlier(values["earlier"])}
 <p>fastlloyd {_text(values["version"])}. Public values only; as JSON: <a href="/status.json">status.json</a>.</p>
 </main>
 </body>
 </html>
 """
+
+
+def _earlier(runs: Sequence[Mapping[str, str]]) -> str:
+    """Write the table of earlier runs; empty without one."""
+    if not runs:
+        return ""
+    rows = "".join(
+        f"<tr><th scope=row>{_text(one['begun'])}, {_text(one['outcome'])}</th>"
+        f"<td>{_text(', '.join(filter(None, (one['run'], one['protocol'], one['title']))))}, with {_text(one['with'])}"
+        "</td></tr>\n"
+        for one in runs
+    )
+    caption = "Earlier runs of this server, the newest first"
+    return f"<table>\n<caption>{caption}</caption>\n<tbody>\n{rows}</tbody>\n</table>"
 
 
 def _rows(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -193,6 +208,7 @@ def status_values(view: View) -> dict[str, Any]:
         "bytes": {"payload": view.payload_bytes, "sent": view.sent_bytes, "received": view.received_bytes},
         "waiting": view.awaited(),
         "exit_code": view.exit_code,
+        "earlier": list(view.earlier),
     }
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from fastlloyd.cli import serve
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import Address
+from fastlloyd.run.history import note_begun
 from fastlloyd.run.own_rank import OwnRank
 from fastlloyd.wire.header import SERVER
 
@@ -57,3 +59,12 @@ def test_the_run_is_shown_where_status_says_and_to_others_if_wanted() -> None:
 def test_a_status_page_that_is_nowhere_or_open_to_others_unasked_is_refused(flags: list[str], sentence: str) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}"):
         status_address(*flags)
+
+
+def test_earlier_runs_are_for_this_machine_alone(tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    note_begun(tmp_path / "server", "ab" * 16, protocol="lloyd", title=None, parties=["North"], output=tmp_path)
+    for words, count in ((["--status", "h:1"], 1), (["--status", "h:1", "--status-remote"], 0), ([], 0)):
+        arguments = serve.parser().parse_args(["--listen", ":1", "--clients", "2", *words])
+        assert len(serve._earlier(arguments, str(tmp_path))) == count
+        assert serve._earlier(arguments, None) == ()

@@ -16,7 +16,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.gate.decisions import Decision, Decisions
 from fastlloyd.privacy.release import Release
 from fastlloyd.run.budget_terms import STATE_VERSION, Limit
-from fastlloyd.run.history import NAME, LedgerSummary, note_begun, note_ended, past_runs, read_notes
+from fastlloyd.run.history import NAME, LedgerSummary, latest_runs, note_begun, note_ended, past_runs, read_notes
 from fastlloyd.run.state import StateDir
 from fastlloyd.wire.header import PartyId
 
@@ -137,3 +137,14 @@ def test_a_history_that_cannot_be_written_or_is_none_ends_nothing(
     assert "is not written" in caplog.text
     with pytest.raises(ConfigError, match="cannot be read"):
         read_notes(state)
+
+
+def test_an_operator_sees_the_latest_runs_without_cause_or_result(state: Path) -> None:
+    latest = latest_runs(str(state.parent), PartyId(1))
+    assert [one["run"] for one in latest] == [THREE[:8], TWO[:8], ONE[:8]]
+    assert [one["outcome"] for one in latest] == ["not ended", "failed (2)", "done"]
+    assert latest[2]["with"] == "the server, ward b" and "/second" not in str(latest) and "gone" not in str(latest)
+    for number in range(30):
+        begin(state, f"{number:032x}")
+    assert len(latest_runs(str(state.parent), PartyId(1))) == 20
+    assert latest_runs(str(state.parent), PartyId(7)) == ()

@@ -276,3 +276,20 @@ def test_others_only_if_allowed(text: str) -> None:
 def test_an_address_in_use_names_the_flag(page: StatusPage) -> None:
     with pytest.raises(ConfigError, match=rf"--status 127.0.0.1:{page.port}: "):
         listen(Address("127.0.0.1", page.port), "--status")
+
+
+def test_earlier_runs_are_shown_as_text_and_only_where_there_are_some():
+    view = seen()
+    assert "Earlier runs" not in render_page(status_values(view)) and status_values(view)["earlier"] == []
+    one = {
+        "begun": "2026-11-01T08:00:00Z",
+        "run": "ab12cd34",
+        "protocol": "fastlloyd",
+        "title": "<i>Heights</i>\x1b[2J",
+    }
+    view.earlier = [{**one, "with": "North, St <b>Mary</b>", "outcome": "failed (3)"}]
+    page = render_page(status_values(view))
+    parse(page)
+    assert "Earlier runs of this server" in page and "&lt;i&gt;Heights" in page and "failed (3)" in page
+    assert "<i>" not in page and "<b>" not in page and "\x1b" not in page
+    json.dumps(status_values(view), allow_nan=False)
