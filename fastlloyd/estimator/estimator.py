@@ -50,6 +50,7 @@ Model = TypeVar("Model")
 Records = ArrayLike | Mapping[str, ArrayLike] | str | Path
 
 _OF_A_FIT = ("_labels", "_n_features_out", "_run")
+_OF_THE_OWNER = ("_labels", "ledger_", "epsilon_spent_", "budget_")
 _TRAFFIC = ("payload_bytes", "link_bytes", "messages", "setup_bytes")
 
 
@@ -479,6 +480,30 @@ class FastLloyd(  # scikit-learn has no types
         """
         points, centers = self._scaled(X)
         return -nearest(points, centers[np.isfinite(centers).all(axis=1)])[1] * len(points)
+
+    def public(self) -> Self:
+        """Return a copy to hand over: fitted, without what belongs to the owner of the records alone.
+
+        Returns
+        -------
+        FastLloyd
+            Without `labels_`, the account (`ledger_`, `epsilon_spent_`, `budget_`) and the parameters `ledger`,
+            `budget` and `server_data`. It predicts, and can be pickled; its next fit starts an account anew.
+
+        Raises
+        ------
+        NotFittedError
+            There is nothing to hand over yet.
+
+        Notes
+        -----
+        Privacy: what stays is released or public; the fits that came before count for the owner as they did.
+        """
+        check_is_fitted(self, "cluster_centers_")
+        copied = copy.copy(self)
+        kept = {name: value for name, value in vars(self).items() if name not in _OF_THE_OWNER}
+        copied.__dict__ = {**kept, "ledger": None, "budget": None, "server_data": None, "_account": SharedAccount()}
+        return copied
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy, which shares the account: its fits count against the same budget."""

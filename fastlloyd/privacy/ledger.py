@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
-from fastlloyd.errors import BudgetError, ConfigError, InternalError, Reason
+from fastlloyd.errors import BudgetError, ConfigError, InternalError, Reason, format_count
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.chain import FIRST_LINK, Mark, chained_line, next_link, read_line
 from fastlloyd.privacy.record_digest import DIGEST_KEY_BYTES, PRIVATE_MODE, key_path, keyed_digest, load_key
@@ -80,6 +80,10 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        runs = format_count(len({run for run, *_ in self._releases}), "run")
+        return f"<Ledger: {format_count(len(self._releases), 'release')} of {runs}>"
 
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):

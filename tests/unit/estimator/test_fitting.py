@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("sklearn")
 
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 from fastlloyd.data.bounds import Bounds
@@ -217,3 +218,18 @@ def test_labels_are_there_for_their_owner() -> None:
     with pytest.raises(AttributeError, match="not fitted yet, or they were deleted"):
         fitted.labels_
     assert not hasattr(clone(fitted.fit(people())), "labels_")
+
+
+def test_a_public_copy_predicts_and_has_nothing_of_the_owner(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).random((317, 2))
+    values = {"n_clusters": 2, "epsilon": 50.0, "bounds": (0, 1), "n_total": 400, "budget": 99.0}
+    fitted = FastLloyd(**values, ledger=tmp_path / "ledger.jsonl").fit(X)
+    with pytest.raises(NotFittedError):
+        FastLloyd(**values).public()
+    handed = pickle.loads(pickle.dumps(fitted.public()))
+    assert (handed.predict(X) == fitted.labels_).all() and handed.epsilon_ == fitted.epsilon_
+    assert not hasattr(handed, "labels_") and not hasattr(handed, "ledger_") and not hasattr(handed, "epsilon_spent_")
+    assert handed._account.releases == () and handed.ledger is None and handed.budget is None
+    content = pickle.dumps(fitted.public())
+    assert str(tmp_path).encode() not in content and b"317" not in content
+    assert len(fitted.labels_) == 317 and "releases of 1 run>" in repr(fitted.ledger_)
