@@ -98,6 +98,11 @@ def grade(variance: float, *, k: int, d: int) -> Verdict:
     return next((verdict for verdict, most in _GRADES if cost <= most), "noise")
 
 
+def most_for_good(*, k: int, d: int) -> float:
+    """Return the largest noise on a centre, as a share of the range, that is graded good."""
+    return math.sqrt(_GRADES[0][1] * PRIOR_VARIANCE * float(k ** (-2.0 / d))) / 2.0
+
+
 def expect_mean(*, sums: float, counts: float, share: float, k: int, d: int, relative: bool = False) -> Expected:
     """Return the noise to expect on centres that are sums over counts.
 

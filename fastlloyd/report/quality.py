@@ -12,15 +12,15 @@ Source: docs/report.md, "Quality".
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import format_count, name_some
-from fastlloyd.report.outlook import ADVICE, Expected, Verdict, grade, percent
+from fastlloyd.report.outlook import ADVICE, Expected, Verdict, grade, most_for_good, percent
 from fastlloyd.report.ranges import MOST_CLUSTERS, NORMAL_TAIL, overlapping, pinned_words
 
 # Limits chosen on generated data: docs/report.md, "How the verdict was calibrated".
@@ -28,7 +28,11 @@ _MERGE_OVER_NOISE, _MERGE_OVER_OTHERS, _LEFT_OVER_SHAPELESS = 30.0, 0.275, 1.0
 _HALVES_APART, _MERGE_OVER_SPLIT, _LEAST_SHARE = 0.8, 0.08, 0.1
 _MORE_TO_GAIN, _LEFT_OVER_APART, _LEFT_OVER_CUBES, _EVEN = 1.2, 0.5, 2.0, 1.5
 _STEPS_OVER_NOISE, _STEPS_OVER_OTHERS = 4.5, 0.0025
-_LISTED = 12
+# What the halves of one cluster may have as their mean silhouette: 0.71 in one dimension, less in more.
+_HALVES_SILHOUETTE = 0.72
+# With a larger share of far records the share explained says too little.
+_FAR = 0.05
+_LISTED, _NAMED_FEATURES = 12, 3
 # A centre on a bound counts where the noise on that coordinate is at least this share of the range, for records may lie
 # on a bound as well.
 _LEAST_ON_BOUND = 0.01
@@ -64,6 +68,9 @@ class ResultNoise:
         Standard deviation of the noise on each coordinate of a step.
     stands_out : bool or None
         Whether the number of clusters that was chosen stands out; None if it was given.
+    measured : mapping from str to (float, float, float)
+        Released figures on the quality of the clusters by their measure, as quality.csv has them: number, low and high
+        end of its 95 % range; empty where none was released.
     expected : Expected or None
         What the plan said.
     without_centres : (str, str) or None
@@ -80,6 +87,7 @@ class ResultNoise:
     steps: NDArray[np.float64] | None = None
     step_deviations: NDArray[np.float64] | None = None
     stands_out: bool | None = None
+    measured: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     expected: Expected | None = None
     without_centres: tuple[Verdict, str] | None = None
 
@@ -206,13 +214,15 @@ def judge(
     lost = len({*empty, *(max(pair) for pair in pairs)})
     verdict = _lower(graded, doubtful=bool(doubts or on_bound), lost=lost, k=len(scaled))
     figure = f"noise of {percent(math.sqrt(added / half.size) / 2.0)} of the range on a centre"
-    sentence = f"{verdict}: {figure}"
+    known = "" if verdict == "noise" else f"{_known(margins * half, weights, names)}; "
+    sentence = f"{verdict}: {known}{figure} ({_limit(*scaled.shape)})"
     if lost and verdict != graded:
         unclear = " or ".join(["empty"] * bool(empty) + ["another"] * bool(pairs))
         of = format_count(len(scaled), "cluster")
         sentence = f"{verdict}: {lost} of {of} cannot be told from {unclear}; {figure}"
     elif verdict != graded:
         sentence += ", but its clusters may lie badly" if doubts else ", but a feature lies on its bound"
+    sentence += _measured_words(noise.measured)
     reason = "" if graded == "good" else figure
     warnings = _warnings(verdict, reason, noise.expected, empty=empty, at_bounds=at_bounds, pairs=pairs)
     return Quality(
@@ -226,6 +236,38 @@ def judge(
         at_bounds=at_bounds,
         overlapping=pairs,
     )
+
+
+def _limit(k: int, d: int) -> str:
+    """Say up to which noise k centres of d features are good: more clusters lie closer together."""
+    most = percent(most_for_good(k=k, d=d))
+    return f"good is up to {most} for {format_count(k, 'cluster')} and {format_count(d, 'feature')}"
+
+
+def _known(margins: NDArray[np.float64], weights: NDArray[np.float64], names: Sequence[str] | None) -> str:
+    """Say how well centres are known, in the units of the features: half of a usual 95 % range.
+
+    Parameters
+    ----------
+    margins : float64 array, shape (k, d)
+        Half of each coordinate's range, original units.
+    weights : float64 array, shape (k,)
+        Each cluster's share of the records.
+    names : sequence of str, length d, or None
+    """
+    usual = (weights @ margins).tolist()
+    called = [f"feature {place + 1}" for place in range(len(usual))] if names is None else names
+    said = [f"{one:.2g} in {name}" for one, name in zip(usual, called, strict=True)][:_NAMED_FEATURES]
+    *first, last = said
+    listed = f"{', '.join(first)} and {last}" if first else last
+    return f"centres are known to about {listed}" + (", for example" if len(usual) > len(said) else "")
+
+
+def _measured_words(measured: Mapping[str, tuple[float, float, float]]) -> str:
+    """Say what was released on the quality of the clusters, as ranges; nothing where nothing was."""
+    words = {"explained": "share of the spread explained", "silhouette": "silhouette", "far": "share of far records"}
+    said = [f"{words[name]} {low:.2g} to {high:.2g}" for name, (_, low, high) in measured.items() if name in words]
+    return f"; released with 95 % ranges: {', '.join(said)}" if said else ""
 
 
 def _at_bounds(
@@ -284,7 +326,8 @@ def _doubtful(
     halves = apart[one, other] < _HALVES_APART * others or least < _MERGE_OVER_SPLIT * gain
     noisy = least < _MERGE_OVER_NOISE * added and gain * k > _MORE_TO_GAIN * others
     said = []
-    if noisy or (halves and least * k < _MERGE_OVER_OTHERS * others):
+    near_each_other = noisy or (halves and least * k < _MERGE_OVER_OTHERS * others)
+    if near_each_other and not _too_clear_for_halves(float(both[one, other]), noise.measured):
         said.append(
             f"clusters {one} and {other} may be one that was cut in two, and another may hold two: {_ELSEWHERE}"
         )
@@ -299,7 +342,7 @@ def _doubtful(
     # Equal cubes leave a twelfth of d times the square of their distance. A few outliers far away set nothing apart.
     even = float(weights.max()) * k < _EVEN
     far = min(_LEFT_OVER_APART, _LEFT_OVER_CUBES * centres.shape[1] / 12.0) * others * even
-    if left > max(shapeless, far):
+    if left > max(shapeless, far) and not _surely_explained(noise.measured, *centres.shape):
         said.append(
             f"the clusters leave as much of the spread as clusters of data without structure would: {_ELSEWHERE}"
         )
@@ -309,6 +352,22 @@ def _doubtful(
             f"between neighbours: {_LONGER}"
         )
     return said
+
+
+def _too_clear_for_halves(share: float, measured: Mapping[str, tuple[float, float, float]]) -> bool:
+    """Return whether the released silhouette is larger than with halves of one cluster among the clusters.
+
+    Silhouettes of the other records are at most 1, and those of the halves, with `share` of the records, on average as
+    in the middle of a uniform segment.
+    """
+    return "silhouette" in measured and measured["silhouette"][1] > 1.0 - share * (1.0 - _HALVES_SILHOUETTE)
+
+
+def _surely_explained(measured: Mapping[str, tuple[float, float, float]], k: int, d: int) -> bool:
+    """Return whether the released share of the spread is surely more than clusters without structure would explain."""
+    if not {"explained", "far"} <= measured.keys() or measured["far"][2] > _FAR:
+        return False  # distances of far records count less than they are
+    return measured["explained"][1] > 1.0 - float(k ** (-2.0 / d))
 
 
 def _unclear(k: int, stands_out: bool | None) -> list[str]:

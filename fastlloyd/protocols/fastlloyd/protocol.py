@@ -105,7 +105,7 @@ class FastLloydFamily(Masked[Plan]):
             centers=left.exact,
             sizes=left.noisy_counts,
             silent=end.silent,
-            noise=noise_of(plan.played(end.noise), end.centers, chosen),
+            noise=replace(noise_of(plan.played(end.noise), end.centers, chosen), measured=_measured(end)),
             movement=[*movements(end.path), *[None] * (len(plan.rounds) - plan.moving)] if plan.private else None,
             costs=None if chosen is None else chosen.merging.costs,
             extra=_files(end, len(left.exact)),
@@ -206,6 +206,15 @@ def _files(end: ClientResult, chosen: int) -> dict[str, str]:
     curve = [one for one in end.quality if isinstance(one, OfNumber)]
     files = {"quality.csv": quality_csv(judged)} if judged else {}
     return {**files, **({"silhouettes.csv": silhouettes_csv(curve, chosen)} if curve else {})}
+
+
+def _measured(end: ClientResult) -> dict[str, tuple[float, float, float]]:
+    """Return the figures on the quality of the clusters that are shown, with their ranges."""
+    return {
+        one.measure: (one.estimate, one.low, one.high)
+        for one in end.quality
+        if isinstance(one, Judged) and one.estimate is not None and one.low is not None and one.high is not None
+    }
 
 
 def round_lines(plan: Plan) -> list[PlanLine]:

@@ -191,33 +191,28 @@ def _tables(
     call = called.mention if turned else called.short
     clusters = [call(row) for row in range(len(centroids))]
     rows, columns = (names, clusters) if turned else (clusters, names)
-    steps = np.zeros(len(names)) if bounds is None else (bounds[1] - bounds[0]) * _STEP
+    ends = np.tile([[-math.inf], [math.inf]], len(names)) if bounds is None else bounds
+    known = np.full(centroids.shape, math.inf) if margins is None else margins
+
+    def cell(row: int, column: int) -> tuple[str, str | None]:
+        return _cell(float(centroids[row, column]), float(known[row, column]), *ends[:, column].tolist())
+
     for start in range(0, len(columns), _COLUMNS):
         part = range(start, min(start + _COLUMNS, len(columns)))
         yield {
             "corner": "feature" if turned else "cluster",
             "columns": [columns[j] for j in part],
-            "rows": [
-                (name, [_cell(centroids, margins, steps, *((j, i) if turned else (i, j))) for j in part])
-                for i, name in enumerate(rows)
-            ],
+            "rows": [(name, [cell(j, i) if turned else cell(i, j) for j in part]) for i, name in enumerate(rows)],
         }
 
 
-def _cell(
-    centroids: NDArray[np.float64],
-    margins: NDArray[np.float64] | None,
-    steps: NDArray[np.float64],
-    row: int,
-    column: int,
-) -> tuple[str, str | None]:
-    """Return a coordinate and the half-width of its range, with significant digits."""
-    value = float(centroids[row, column])
-    margin = math.inf if margins is None else float(margins[row, column])
+def _cell(value: float, margin: float, lo: float, hi: float) -> tuple[str, str | None]:
+    """Return a coordinate and its range, which ends where the bounds do, with significant digits."""
     if not 0.0 < margin < math.inf:
-        step = float(steps[column])
-        return (format_rounded(value, step) if step > 0.0 else format_number(value, 5)), None
-    return format_rounded(value, margin), f"\u00b1 {format_number(margin, 2)}"
+        step = (hi - lo) * _STEP
+        return (format_rounded(value, step) if step < math.inf else format_number(value, 5)), None
+    ends = min(max(value - margin, lo), value), max(min(value + margin, hi), value)
+    return format_rounded(value, margin), " to ".join(format_rounded(end, margin) for end in ends)
 
 
 def _plane(

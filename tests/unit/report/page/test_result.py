@@ -63,7 +63,17 @@ def test_the_verdict_comes_before_everything_but_what_was_asked():
 def test_ranges_stand_beside_values_with_digits_that_mean_something():
     root, words = shown(document())
     cells = ["".join(cell.itertext()).strip() for cell in section(root, "clusters").iter("td")]
-    assert cells[:6] == ["1.00 ± 0.1", "20.0 ± 2", "2.50 ± 0.5", "−40 ± 30", "9.0000 ± 0.001", "3.000 ± 0.02"]
+    assert cells[:6] == [
+        *("1.00 0.90 to 1.10", "20.0 18.0 to 22.0", "2.50 2.00 to 3.00", "−40 −70 to −10"),
+        *("9.0000 8.9990 to 9.0010", "3.000 2.980 to 3.020"),
+    ]
+    # A reader of medical papers takes "1.00 ± 0.1" for a standard deviation.
+    heads = ["".join(cell.itertext()) for cell in next(section(root, "clusters").iter("thead")).iter("th")]
+    assert heads[1].endswith(" centre, 95 % range") and "\u00b1" not in words
+    assert "how well the centre is known, not how records spread about it" in words
+    bounded, _ = shown(document(), files={"bounds.csv": BOUNDS})
+    cells = ["".join(cell.itertext()).strip() for cell in section(bounded, "clusters").iter("td")]
+    assert cells[3] == "−40 −50 to −10"
     assert "−9 to 3" in words and "11,994 to 12,006" in words
     assert format_rounded(-0.0001, 0.5) == "0.00"
 
