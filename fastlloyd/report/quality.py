@@ -260,13 +260,13 @@ def _known(margins: NDArray[np.float64], weights: NDArray[np.float64], names: Se
     said = [f"{one:.2g} in {name}" for one, name in zip(usual, called, strict=True)][:_NAMED_FEATURES]
     *first, last = said
     listed = f"{', '.join(first)} and {last}" if first else last
-    return f"centres are known to about {listed}" + (", for example" if len(usual) > len(said) else "")
+    return f"centres are known to about {listed}" + (f", of {len(usual)} features" if len(usual) > len(said) else "")
 
 
 def _measured_words(measured: Mapping[str, tuple[float, float, float]]) -> str:
     """Say what was released on the quality of the clusters, as ranges; nothing where nothing was."""
     words = {"explained": "share of the spread explained", "silhouette": "silhouette", "far": "share of far records"}
-    said = [f"{words[name]} {low:.2g} to {high:.2g}" for name, (_, low, high) in measured.items() if name in words]
+    said = [f"{words[name]} {measured[name][1]:.2g} to {measured[name][2]:.2g}" for name in words if name in measured]
     return f"; released with 95 % ranges: {', '.join(said)}" if said else ""
 
 

@@ -170,8 +170,9 @@ def _of_clusters(found: Consistent, sizes: Floats) -> tuple[Verdict, str]:
     grades = [grade(found.noise, size) for size in sizes.tolist()]
     fine, nothing, k = grades.count("fine"), grades.count("nothing"), len(grades)
     verdict: Verdict = "noise" if nothing == k else "poor" if nothing else "good" if fine == k else "fair"
-    about = f"of {format_count(k, 'cluster')} {fine} with numbers, {k - fine - nothing} with ranges alone"
-    return verdict, f"{about}, {nothing} too small for this budget"
+    kinds = {"with numbers": fine, "with ranges alone": k - fine - nothing, "too small for this budget": nothing}
+    about = ", ".join(f"{count} {words}" for words, count in kinds.items() if count)
+    return verdict, f"of {format_count(k, 'cluster')} {about}"
 
 
 class Describe(MaskedSums):

@@ -27,8 +27,9 @@ _NUMBERS = ("estimate", "wide_low", "wide_high", "rest", "difference_low", "diff
 _SAID = 3
 _OPEN_COLUMNS, _OPEN_VALUES = 6, 8
 """How many columns of a card, and values of a column, are not folded away."""
+_LEAST_MARGIN = 0.1
 _MISSING = "missing"
-_QUARTILES = ("quartile 1", "quartile 3")
+_QUANTILES = ("median", "quartile 1", "quartile 3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +61,18 @@ class Line:
         if self.estimate is None or self.wide_low is None or self.wide_high is None:
             return f"below {self.least:,} records" if self.shown == "below" else "too few records for this budget"
         scale, unit = (100.0, " %") if self.is_share else (1.0, "")
-        margin = scale * max(self.wide_high - self.wide_low, 0.0) / 2.0
+        # A range that ends at 0 may be as short as one likes; nobody reads more than hundredths of a per cent.
+        margin = max(scale * (self.wide_high - self.wide_low) / 2.0, _LEAST_MARGIN if self.is_share else 0.0)
         number, low, high = (_rounded(scale * one, margin) for one in (self.estimate, self.wide_low, self.wide_high))
         return f"{number}{unit} ({low} to {high})" if self.shown == "fine" else f"{low} to {high}{unit}"
+
+    @property
+    def bins(self) -> str:
+        """The range alone, of a number that is known no better than by its bins."""
+        if self.wide_low is None or self.wide_high is None:
+            return self.words
+        margin = self.wide_high - self.wide_low
+        return " to ".join(_rounded(end, margin) for end in (self.wide_low, self.wide_high))
 
     @property
     def surety(self) -> float:
@@ -287,7 +297,7 @@ def _column(name: str, lines: Sequence[Line], most: float) -> ColumnCard:
     shares = [line for line in lines if line.is_share]
     numbers = {line.measure: line for line in lines if not line.is_share}
     fine = any(line.shown == "fine" for line in shares)
-    words = list(_number_words(numbers))
+    words = list(_number_words(numbers, whole=bool(shares) and " to " not in shares[0].value))
     drawn = shares
     if numbers and shares:  # the bins of numbers; the missing ones are said
         *drawn, missing = shares
@@ -307,8 +317,8 @@ def _column(name: str, lines: Sequence[Line], most: float) -> ColumnCard:
     )
 
 
-def _number_words(numbers: Mapping[str, Line]) -> Iterator[str]:
-    """Yield what is said of a column of numbers."""
+def _number_words(numbers: Mapping[str, Line], *, whole: bool) -> Iterator[str]:
+    """Yield what is said of a column of numbers; `whole`: each number has its own bin."""
     if not numbers:
         return
     mean = numbers["mean"]
@@ -317,10 +327,11 @@ def _number_words(numbers: Mapping[str, Line]) -> Iterator[str]:
         return
     others = "" if mean.rest is None else f"; the others {_like(mean, mean.rest)}"
     yield f"mean {mean.words}{others}" + (f", {_more(mean)}" if mean.apart else "")
-    yield f"median {numbers['median'].words}"
-    first, last = (numbers[name] for name in _QUARTILES)
-    if first.shown == "fine" and first.estimate is not None and last.estimate is not None:
-        yield f"middle half from {first.words} to {last.words}"
+    # Where within its bin a quantile lies, nothing released tells: a guess reads as if it were known.
+    median, first, last = (one.words if whole else one.bins for one in map(numbers.__getitem__, _QUANTILES))
+    yield f"median {median}"
+    if numbers["median"].shown == "fine":
+        yield f"quartiles {first} and {last}"
 
 
 def _like(line: Line, value: float) -> str:

@@ -81,6 +81,8 @@ _PARAMETERS = {
     "rounds": "rounds",
     "planned_rounds": "rounds planned",
     "min_size": "smallest size of a cluster that is published",
+    "described_run": "run that is described",
+    "described_columns": "columns that describe",
     "seed": "seed of public randomness",
     "masking": "masks",
     "known_shares": "clients whose share of the noise an observer may know",
@@ -357,6 +359,9 @@ def _row(protocol: str) -> Row | None:
 def _given(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield meaningful parameters: the largest allowed k if k was chosen, and shares of noise if there are any."""
     unsaid = {"k": "k_max" in parameters, "known_shares": parameters.get("masking") == "common"}
+    if "described_run" in parameters:  # the settings say the same as these, in full
+        columns = [column["name"] for column in parameters.get("described_columns", [])]
+        parameters = {**parameters, "settings": None, "described_columns": columns}
     for name, value in parameters.items():
         if value not in (None, {}, []) and not unsaid.get(name, False):
             yield name, value

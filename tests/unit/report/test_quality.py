@@ -222,7 +222,7 @@ def test_what_was_released_on_the_clusters_is_said_and_takes_back_what_it_contra
     clear = found(bare, silhouette=(0.94, 0.97), explained=(0.91, 0.931))
     assert clear.warnings == () and clear.verdict == "good"
     assert clear.sentence.endswith(
-        "; released with 95 % ranges: silhouette 0.94 to 0.97, share of the spread explained 0.91 to 0.93"
+        "; released with 95 % ranges: share of the spread explained 0.91 to 0.93, silhouette 0.94 to 0.97"
     )
     # Four clusters in the plane of data without structure leave a quarter of the spread.
     spread, equal = ResultNoise(centre_deviations=np.full((4, 2), 1e-3), spread=0.96), [130.0, 100.0, 100.0, 100.0]

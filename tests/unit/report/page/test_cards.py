@@ -81,7 +81,11 @@ def test_a_card_says_size_differences_and_wide_ranges() -> None:
         "often, by 13.0 to 29.0 points." in words
     )
     assert "52.0 % (49.0 to 55.0), more often by 13.0 to 29.0 points" in words
-    assert "Mean 58.0 (56.0 to 60.0); the others 41.0, higher by 12.0 to 22.0. Median 59.0 (57.0 to 61.0)." in words
+    assert "Mean 58.0 (56.0 to 60.0); the others 41.0, higher by 12.0 to 22.0. " in words
+    # Of quantiles the bins are known, and no number within them; where each number has its own bin, the number.
+    assert "Median 57.0 to 61.0. Quartiles 47.0 to 51.0 and 65.0 to 69.0." in words
+    own_bins = [("visits", {**line, "value": line["value"].partition(" to ")[0]}) for _, line in AGE]
+    assert "Median 59.0 (57.0 to 61.0). Quartiles 49.0 (47.0 to 51.0) and" in shown(profile([*whole(), *own_bins]))[1]
     # The narrow range of f is 50.5 to 53.5.
     assert "50.5" not in words and "(49.0 to 55.0)" in words
     # What differs comes first, features last, and each card has its bars.
@@ -96,6 +100,11 @@ def test_a_column_that_made_the_clusters_has_no_word_of_a_difference() -> None:
     assert "Of the columns here, dose made the clusters, so these differ in it by construction" in words
     assert "Described only by columns that made the clusters." in words
     assert "higher" not in words and "the others" not in words and "0.2 standard deviations" not in words
+
+
+def test_a_range_that_ends_at_0_has_no_digits_that_nobody_reads() -> None:
+    short = share("yes", 0.0, 2.3e-8) | {"wide_low": 0.0}
+    assert "0.00 % (0.00 to 0.00)" in shown(profile([*whole(), ("sex", short)]))[1]
 
 
 def test_without_a_difference_the_card_says_so() -> None:
