@@ -561,6 +561,8 @@ def test_the_dossier_lists_the_runs_before_it_and_what_all_spend_together(finish
     alone = to_markdown(make_dossier(plan_run(planned.config, 3, None, d=2)))
     run = planned.run[0].run
     assert f"goes on from run {run[:16]}" in alone and "All together" not in alone
+    # Approvers have no folder of the run: in which cases its number of clusters is news to the server is said always.
+    assert "| the server, of the run that is described | how many clusters it released" in alone
     earlier = read_study([finished / "result"])
     text = to_markdown(make_dossier(plan_run(planned.config, 3, None, d=2, earlier=earlier)))
     assert f"| {run[:16]} | fastlloyd-plus |" in text and "Its folder was not given" not in text

@@ -51,7 +51,7 @@ from fastlloyd.report.names import DESCRIBED_NAMES, ClusterNames
 from fastlloyd.report.outlook import PlanLine, Verdict
 from fastlloyd.report.quality import ResultNoise
 from fastlloyd.report.ranges import NORMAL_TAIL
-from fastlloyd.report.sight import Flow, Sights
+from fastlloyd.report.sight import Flow, Sight, Sights
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Result
 from fastlloyd.run.session import Session
@@ -62,6 +62,14 @@ _QUALITY_SUMS = "five noisy sums over all records, hence how good the clusters a
 QUALITY_SHARE = 0.2
 """Of 1/sigma^2 for the quality in a description by columns, unless another share is given."""
 _LEAST_SHARE = 0.001
+# docs/privacy.md, "What the server learns of the run".
+_NUMBER = Sight(
+    "the server, of the run that is described",
+    "how many clusters it released, and their names if people named them",
+    "the noise of that run; nothing, if that run had common masks, whose noise the server knew, and its clients chose "
+    "the number of clusters or left small ones out",
+    bare=True,
+)
 Noisy = Mapping[str, Floats]
 # Verdict and words on a release of the quality alone, by how much of it is shown.
 _OF_QUALITY: dict[Shown, tuple[Verdict, str]] = {
@@ -360,7 +368,8 @@ class Describe(MaskedSums):
         planned = self.chosen(parameters.get("settings", {}), protocol).quality
         share = float(parameters.get("quality_share", planned))
         both = [_SUMS] * (share < 1.0) + [_QUALITY_SUMS] * (share > 0.0)
-        return masked_sights(parameters, sums="; ".join(both))
+        found = masked_sights(parameters, sums="; ".join(both))
+        return replace(found, alone=(*found.alone, _NUMBER))
 
     def about_ranges(self, protocol: str) -> str:
         """Say what the ranges are about."""
