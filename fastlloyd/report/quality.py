@@ -257,7 +257,8 @@ def _known(margins: NDArray[np.float64], weights: NDArray[np.float64], names: Se
     """
     usual = (weights @ margins).tolist()
     called = [f"feature {place + 1}" for place in range(len(usual))] if names is None else names
-    said = [f"{one:.2g} in {name}" for one, name in zip(usual, called, strict=True)][:_NAMED_FEATURES]
+    # Two digits, and no exponent before a person with a table of euros.
+    said = [f"{float(f'{one:.2g}'):.12g} in {name}" for one, name in zip(usual, called, strict=True)][:_NAMED_FEATURES]
     *first, last = said
     listed = f"{', '.join(first)} and {last}" if first else last
     return f"centres are known to about {listed}" + (f", of {len(usual)} features" if len(usual) > len(said) else "")

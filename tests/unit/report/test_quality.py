@@ -48,6 +48,8 @@ def test_little_noise_is_good_and_warns_of_nothing():
     limit = "(good is up to 1.2 % for 2 clusters and 2 features)"
     assert found.sentence == f"{known}; noise of 0.25 % of the range on a centre {limit}"
     assert not (found.empty or found.at_bounds or found.overlapping)
+    wide = judge(noise(), centroids=CENTROIDS * 1e5, sizes=SIZES, lo=LO * 1e5, hi=HI * 1e5, names=("cost", "age"))
+    assert "known to about 4900 in cost and 980 in age;" in wide.sentence
     # Half a range: 1.96 deviations, in each feature's own units.
     assert found.centre_margins == pytest.approx(np.tile([0.049, 0.0098], (2, 1)), rel=1e-2)
     assert found.size_ranges.tolist() == [[58.0, 62.0], [38.0, 42.0]]
