@@ -160,6 +160,7 @@ class Reason(IntEnum):
     OTHER_RESULT = 18
     SOURCE = 19
     OTHER_VERSION = 20
+    RESULTS_DIFFER = 21
 
     @property
     def sentence(self) -> str:
@@ -193,6 +194,8 @@ _SENTENCES: dict[Reason, str] = {
     "error)",
     Reason.OTHER_VERSION: "speaks another version of the messages: install the same fastlloyd at all parties (the "
     "server's own standard error says which version came)",
+    Reason.RESULTS_DIFFER: "found that parties have different results, and which of them is right is not known, so no "
+    "result was written: compare `fastlloyd --version` and the machines of all",
     Reason.OUTPUT: "could not write its result files (the details stand on its own standard error)",
 }
 

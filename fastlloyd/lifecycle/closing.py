@@ -363,7 +363,7 @@ def _other_result(me: PartyId, odd: PartyId | None, said: str = "") -> SecurityE
         f"{who}: expected the same from all, so nobody writes one, and the releases stay in the ledgers; compare "
         "`fastlloyd --version` and the machines of the parties before you run or resume",
         rank=(me if odd is None else odd).rank,
-        reason=Reason.OTHER_RESULT,
+        reason=Reason.RESULTS_DIFFER if odd is None else Reason.OTHER_RESULT,
     )
 
 

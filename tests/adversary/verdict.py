@@ -84,7 +84,8 @@ def misnamed(said: Sequence[str], liar: int, names: Sequence[str] | None = None)
         set(pattern.findall(sentence))
         for text in said
         for sentence in sentences(text)
-        if Reason.CONTRADICTION.sentence not in sentence  # of whom got the answers: it blames nobody
+        # Of whom saw it: they blame nobody.
+        if not any(reason.sentence in sentence for reason in (Reason.CONTRADICTION, Reason.RESULTS_DIFFER))
     ]
     spoken = [found for found in named if found]
     return not spoken or any(not found & own for found in spoken)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.errors import Reason, SecurityError
+from fastlloyd.errors import Aborted, Reason, SecurityError
 from fastlloyd.lifecycle.closing import Chains, ResultDigest, compare_directly
 from fastlloyd.lifecycle.masked_sums import NoisyMaskedSum
 from fastlloyd.party.transcript import Transcript
@@ -58,10 +58,12 @@ def test_who_has_another_result_than_most_is_named(odd: PartyId) -> None:
     assert (caught.value.rank, caught.value.reason, caught.value.exit_code) == (odd.rank, Reason.OTHER_RESULT, 3)
 
 
-def test_without_a_majority_a_party_says_that_it_differs() -> None:
+def test_without_a_majority_nobody_is_said_to_differ() -> None:
     with pytest.raises(SecurityError, match="client 1 and other parties have different results") as caught:
         compare({me: opening(me) for me in EVERYBODY})
-    assert caught.value.rank == 1
+    assert (caught.value.rank, caught.value.reason) == (1, Reason.RESULTS_DIFFER)
+    elsewhere = str(Aborted(rank=1, reason=caught.value.reason, code=3, by=1))
+    assert "client 1 found that" in elsewhere and "which of them is right is not known" in elsewhere
 
 
 def test_a_late_client_blocks_nobody() -> None:
