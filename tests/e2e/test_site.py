@@ -395,6 +395,11 @@ def test_hours_may_pass_midnight_and_have_a_time_zone(parties, folder):  # noqa:
     assert open_hours(UTC) == [False, False, True, True, False, False]
     settle(folder, parties, 4400, 'hours = "06:00-20:00"\nzone = "Europe/Berlin"')  # two hours before UTC in summer
     assert open_hours(UTC) == [False, True, True, False, False, False]
+    # On the nights in which clocks change, the clock on the wall counts: 2 to 3 is left out, or there twice.
+    settle(folder, parties, 4400, 'hours = "22:00-03:00"\nzone = "Europe/Berlin"')
+    settings = read_settings(folder)
+    for day, closes in ((datetime(2026, 3, 29, tzinfo=UTC), 1), (datetime(2026, 10, 25, tzinfo=UTC), 2)):
+        assert [settings.open_at(day.replace(hour=hour)) for hour in range(4)] == [hour < closes for hour in range(4)]
     settle(folder, parties, 4400, 'hours = "06:00-20:00"')
     assert open_hours(None) == [False, False, True, True, False, False]  # the clock of this machine
     settings = read_settings(folder)

@@ -34,6 +34,7 @@ from fastlloyd.net.link import control
 from fastlloyd.net.link.control import NotStarted, agree_start
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
+from fastlloyd.net.tcp import address as addresses
 from fastlloyd.net.tcp import door, relay, spoke
 from fastlloyd.net.tcp import transport as tcp
 from fastlloyd.net.tcp.address import Address, listen, parse_address
@@ -775,7 +776,7 @@ def test_a_machine_that_does_not_answer_is_no_server_that_has_not_started(monkey
     def fails(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(socket, "create_connection", fails)
+    monkeypatch.setattr(addresses, "_first_of", fails)
     monkeypatch.setattr(spoke, "_REMIND_S", 0.0)
     said: list[str] = []
     with pytest.raises(PeerTimeout, match="firewalls"):
@@ -783,6 +784,25 @@ def test_a_machine_that_does_not_answer_is_no_server_that_has_not_started(monkey
     assert len(said) >= 2 and not any("has not started" in text or "will be started" in text for text in said)
     assert all("a firewall on the way" in text for text in said)
     assert "check --server, and the firewalls" in said[1]
+
+
+def test_of_two_addresses_the_second_is_tried_while_there_is_time_though_the_first_is_silent(monkeypatch) -> None:
+    with contextlib.ExitStack() as stack:
+        silent, answers = (stack.enter_context(socket.socket()) for _ in range(2))
+        silent.bind(("127.0.0.2", 0))
+        silent.listen(0)
+        for _ in range(3):  # its queue is full: the kernel drops whoever comes
+            waits = stack.enter_context(socket.socket())
+            waits.setblocking(False)
+            waits.connect_ex(silent.getsockname())
+        answers.bind(("127.0.0.3", silent.getsockname()[1]))
+        answers.listen()
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", one.getsockname()) for one in (silent, answers)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        begin = time.monotonic()
+        connection = addresses.connect(Address("operator.example.org", answers.getsockname()[1]), 0.6)
+        assert stack.enter_context(connection).getpeername() == answers.getsockname()
+        assert time.monotonic() - begin < 0.55
 
 
 def test_a_resolver_that_does_not_answer_is_named_in_place_of_the_operator(monkeypatch) -> None:

@@ -9,8 +9,10 @@ import contextlib
 import errno
 import ipaddress
 import socket
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from fastlloyd.errors import ConfigError
 
@@ -18,6 +20,7 @@ from fastlloyd.errors import ConfigError
 # 30 + 6 * 10 seconds.
 _KEEPALIVE = (30, 10, 6)
 _PROBES = 3
+_LEAST_S = 0.05
 _BACKLOG = 1024
 _SITE_BITS = 64
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -112,7 +115,9 @@ def listen(address: Address, flag: str = "--listen") -> list[socket.socket]:
 
 
 def connect(address: Address, timeout_s: float, flag: str = "--server") -> socket.socket:
-    """Connect once, trying all addresses of the host; an error names `flag`.
+    """Connect once, trying all addresses of the host within the time; an error names `flag`.
+
+    Each gets an equal part of what is left, so that one that is silent leaves time for the next.
 
     Raises
     ------
@@ -122,18 +127,50 @@ def connect(address: Address, timeout_s: float, flag: str = "--server") -> socke
         Nothing answers there now.
     """
     try:
-        connection = socket.create_connection((address.host, address.port), timeout_s)
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         if error.errno in _UNKNOWN:
             raise _unknown(address, flag, error) from error
         raise
     except UnicodeError as error:
         raise ConfigError(f"{flag} {address}: this is not a host name; check how it is written") from error
+    connection = _first_of(found, timeout_s)
     if connection.getsockname() == connection.getpeername():
         # The kernel may connect a port of this host to itself if nothing listens there.
         connection.close()
         raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
     return connection
+
+
+def _first_of(found: list[tuple[Any, ...]], timeout_s: float) -> socket.socket:
+    """Connect to the first address that answers.
+
+    Parameters
+    ----------
+    found : list of tuple
+        As `socket.getaddrinfo` gives it; not empty.
+    timeout_s : float
+
+    Raises
+    ------
+    OSError
+        None does; the last one's.
+    """
+    end, failure = time.monotonic() + timeout_s, OSError()
+    for left, (family, kind, number, _, where) in zip(range(len(found), 0, -1), found, strict=True):
+        connection = socket.socket(family, kind, number)
+        try:
+            connection.settimeout(max(_LEAST_S, end - time.monotonic()) / left)
+            connection.connect(where)
+        except OSError as error:
+            failure = error
+            connection.close()
+        except BaseException:
+            connection.close()
+            raise
+        else:
+            return connection
+    raise failure
 
 
 def tune(connection: socket.socket) -> None:
