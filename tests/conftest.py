@@ -1,12 +1,9 @@
 """For all tests: no test fails because the machine is busy, or because this run draws what no other run has drawn."""
 
-import contextlib
 import gc
 import os
-import random
 import sys
-import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -14,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import none
 
 from fastlloyd.errors import format_count
+from tests.same_bits import SameBits
 
 # Hundreds of processes start here; without this, each compiles the package anew where the environment says so.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -31,45 +29,6 @@ settings.register_profile("fresh", parent=_calm, derandomize=False)
 settings.register_profile("same", parent=_calm, derandomize=True, database=None)
 settings.register_profile("few", parent=settings.get_profile("same"), max_examples=15)
 settings.load_profile("same")
-
-
-class SameBits:
-    """Stands in for `os.urandom` where this package asks: the same bytes each time for one test, thread and fork.
-
-    So keys, masks and noise of the parties that live in this process are what they were in every other run of a test.
-    Libraries keep the real one: what they name by it must differ between two runs on one machine.
-    """
-
-    def __init__(self) -> None:
-        self._real = os.urandom
-        self._label, self._forks = "", 0
-        self._streams: dict[str, random.Random] = {}
-        os.register_at_fork(before=self._count_fork, after_in_child=self._fork)
-
-    def __call__(self, count: int) -> bytes:
-        if not sys._getframe(1).f_globals["__name__"].startswith(("fastlloyd", "tests.", "papers.")):
-            return self._real(count)
-        # A pool's name counts the pools before it; behind the underscore stands the thread's place in it.
-        thread = threading.current_thread().name.rpartition("_")[2]
-        if thread not in self._streams:
-            self._streams[thread] = random.Random(f"{self._label} {thread}")
-        return self._streams[thread].randbytes(count)
-
-    @contextlib.contextmanager
-    def drawn_for(self, label: str) -> Iterator[None]:
-        """Begin the streams of a test, or of a fixture that several tests share."""
-        before = self._label, self._forks, self._streams
-        self._label, self._forks, self._streams = label, 0, {}
-        try:
-            yield
-        finally:
-            self._label, self._forks, self._streams = before
-
-    def _count_fork(self) -> None:
-        self._forks += 1
-
-    def _fork(self) -> None:
-        self._label, self._forks, self._streams = f"{self._label} {self._forks}", 0, {}
 
 
 _bits = SameBits()

@@ -1,54 +1,29 @@
-"""`fastlloyd WORDS` in a process forked from this one, which has imported everything: it starts in no time.
+"""`fastlloyd WORDS` in a process that is forked from one which has imported everything: it starts in no time.
 
 What a fresh interpreter costs, a third of a second of the processor, is not paid for each party of hundreds of runs.
-Everything else is as in a process of the operating system: signals, files, folder, environment and sockets.
+Everything else is as in a process of the operating system: signals, files, folder, environment and sockets. The server
+of `tests.forks` forks it: this process has by then so much memory that a fork of it would take as long as some runs.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import gc
-import importlib
-import logging
 import os
+import pickle
+import select
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fastlloyd.testing.whole_run import LIMIT_S, Sites
+from tests import forks
+from tests.forks.handover import ask, read
+from tests.same_bits import SameBits
 
-_TICK_S = 0.005
-_WARM = (
-    *("cli.serve", "cli.join", "net.tcp.hub", "net.tcp.spoke", "run.execute", "protocols.fastlloyd.protocol"),
-    *(
-        "protocols.feddp.protocol",
-        "protocols.kfed.protocol",
-        "protocols.secfc.protocol",
-        "protocols.vertical_dp.protocol",
-    ),
-    *("protocols.vertical_he.protocol", "privacy.accountant", "report.announcer"),
-    *("run.inputs", "report.table", "privacy.calibration"),
-)
-_WARM_OTHERS = ("scipy.special", "scipy.optimize", "dp_accounting.pld.privacy_loss_distribution", "tenseal")
-
-
-@functools.cache
-def warm_up() -> None:
-    """Import all that a party may need, once."""
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = "1"
-    for name in _WARM:
-        importlib.import_module(f"fastlloyd.{name}")
-    for name in _WARM_OTHERS:
-        importlib.import_module(name)
-    gc.freeze()
+_STREAMS = [("utf-8", "strict"), ("utf-8", "strict"), ("utf-8", "backslashreplace")]
 
 
 class Forked:
@@ -64,7 +39,7 @@ class Forked:
     environment : mapping, optional
         Added to this process's.
     prepare : callable, optional
-        Runs in it first.
+        Runs in it first; it is pickled.
     """
 
     def __init__(
@@ -79,52 +54,44 @@ class Forked:
     ) -> None:
         self.args = list(words)
         self.returncode: int | None = None
-        for path in (out, err):
-            path.touch()
-        with warnings.catch_warnings():  # of threads of this process, which the other one does not have
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self.pid = os.fork()
-        if self.pid:
-            return
-        code = 99
+        given: dict[str, Any] = {
+            "words": [sys.executable, "-m", "fastlloyd", *words],
+            "environment": dict(os.environb) | {os.fsencode(k): os.fsencode(v) for k, v in (environment or {}).items()},
+            "folder": os.fsencode(folder or Path.cwd()),
+            "numbers": [0, 1, 2],
+            "absent": ["matplotlib", "jinja2"],  # plots would cost most
+            "path": sys.path,
+            "streams": _STREAMS,
+        }
+        if prepare is not None:
+            given["prepare"] = pickle.dumps(prepare)
+        if isinstance(os.urandom, SameBits):
+            given["bits"] = os.urandom.of_a_fork()
+        opened = [os.open(os.devnull, os.O_RDONLY)]
         try:
-            os.setsid()
-            os.environ.update(environment or {})
-            _separate(out, err)
-            if folder is not None:
-                os.chdir(folder)
-            if prepare is not None:
-                prepare()
-            from fastlloyd.__main__ import main
-
-            code = main(self.args)
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 1
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
+            opened += [os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644) for path in (out, err)]
+            self._link = forks.connect()
+            ask(self._link, given, opened)
         finally:
-            with contextlib.suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(code or 0)
+            for number in opened:
+                os.close(number)
+        pid = read(self._link)
+        assert pid is not None, "the server that forks has ended"
+        self.pid = pid
+
+    def __del__(self) -> None:
+        if link := getattr(self, "_link", None):
+            link.close()  # what still runs ends
 
     def poll(self) -> int | None:
         """Return its exit code, negative for a signal, or None while it runs."""
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
-        return self.returncode
+        return self._end(0.0)
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end and return its exit code."""
-        end = None if timeout is None else time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            if end is not None and time.monotonic() >= end:
-                raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
-            time.sleep(_TICK_S)
+        code = self._end(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
         return code
 
     def send_signal(self, number: int) -> None:
@@ -136,10 +103,19 @@ class Forked:
         """End it by SIGKILL, if it still runs."""
         self.send_signal(signal.SIGKILL)
 
+    def _end(self, timeout: float | None) -> int | None:
+        """Wait so long for what the server says of its end."""
+        if self.returncode is None:
+            if timeout is not None and not select.select([self._link], [], [], timeout)[0]:
+                return None
+            status = read(self._link)
+            assert status is not None, "the server that forks has ended"
+            self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
 
 def forked_command(folder: Path, *words: str, code: int = 0) -> str:
     """Run `fastlloyd WORDS` as `fastlloyd.testing.whole_run.command` does, in a forked process."""
-    warm_up()
     with tempfile.TemporaryDirectory() as own:
         out, err = Path(own, "out"), Path(own, "err")
         ended = Forked(words, out, err, folder=folder).wait(LIMIT_S)
@@ -148,25 +124,7 @@ def forked_command(folder: Path, *words: str, code: int = 0) -> str:
 
 
 class ForkedSites(Sites):
-    """Whole runs whose parties are forked from this process."""
+    """Whole runs whose parties are forked."""
 
     def _start(self, words: Sequence[str], own: Path) -> Any:
-        warm_up()
         return Forked(words, own / "said", own / "said", folder=own)
-
-
-def _separate(out: Path, err: Path) -> None:
-    """Give a forked process the signals, descriptors, log and outputs that a fresh one has; plots would cost most."""
-    gc.freeze()  # nothing of the other process is collected here, and so nothing closes a descriptor that is new
-    sys.modules["matplotlib"] = sys.modules["jinja2"] = None  # type: ignore[assignment]
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for logger in (None, "fastlloyd"):
-        logging.getLogger(logger).handlers.clear()
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for number, path in ((1, out), (2, err)):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), number)
-    os.closerange(3, 8)
-    sys.stdout = sys.__stdout__ = open(1, "w", buffering=1, closefd=False)  # type: ignore[misc]  # noqa: SIM115
-    sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, closefd=False)  # type: ignore[misc]  # noqa: SIM115

@@ -7,6 +7,7 @@ TCP parties are forked from this process, which has imported everything: a run c
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -14,7 +15,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,11 @@ class TcpRun:
         words = [*words, *self.play.words(rank, self.stage, self.folder / f"out-{rank}"), *self.extra.get(rank, ())]
         if self.roster is not None:
             words += ["--roster", str(self.roster / "roster.toml"), "--key", str(self.roster / f"party_{rank}.key")]
-        return _Party(rank, words, self.folder / f"{rank}.log", lambda: self._prepare(rank))
+        return _Party(rank, words, self.folder / f"{rank}.log", self._prepared(rank))
+
+    def _prepared(self, rank: int) -> Callable[[], None]:
+        """Return what prepares a rank's process, without what only this one has."""
+        return functools.partial(replace(self, between=None)._prepare, rank)
 
     def _prepare(self, rank: int) -> None:
         if self.record:

@@ -31,7 +31,6 @@ from tests.adversary.mutate import HEADER_BYTES
 from tests.adversary.play import PLAYS, build
 from tests.adversary.relay import HUB_ACTS, WIRE_ACTS, Wire, hostile_hub, make_roster
 from tests.adversary.verdict import FAULTS, judge, sentences
-from tests.forked import warm_up
 
 PLAN_TYPE = 9
 _CODES = (0, 2, 3, 4, 70)
@@ -262,7 +261,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(table(load(out)))
         return 0
     out.mkdir(parents=True, exist_ok=True)
-    warm_up()
     build(out / "stage")
     for count in sorted({PLAYS[play].clients for play in chosen.plays}):
         make_roster(out / "stage" / f"roster-{count}", NAMES[: count + 1])

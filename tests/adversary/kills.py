@@ -39,7 +39,6 @@ from fastlloyd.lifecycle.threshold.messages import SetVote, SetVotes
 from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, SETUP_ROUND, Header
 from tests.adversary.arena import Ended, TcpRun
 from tests.adversary.play import PLAYS, Play, build
-from tests.forked import warm_up
 
 CHOSEN = {
     **{"fastlloyd": 4, "fastlloyd-plus": 4, "pairwise": 4, "threshold": 4, "feddp-threshold": None},
@@ -263,7 +262,6 @@ def play_for(name: str) -> Play:
 
 def campaign(out: Path, names: Sequence[str], kills: int, seed: int) -> list[dict[str, Any]]:
     """Tell stories, protocol after protocol, until so many parties were killed."""
-    warm_up()
     stage, draw = out / "stage", random.Random(seed)
     build(stage)
     references: dict[str, tuple[Path, float]] = {}

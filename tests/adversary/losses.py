@@ -6,6 +6,7 @@ must come to a result. Source: docs/protocol.md, "Threshold masks: a round".
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import shutil
@@ -82,20 +83,19 @@ class Death:
 
 def copy_state(state: Path, rank: int, name: str) -> Callable[[], None]:
     """Return what makes a client copy its state folder just before it stores a file, the last time that it does."""
+    return functools.partial(_copy, state / f"client-{rank}", state / f"old-{rank}", name)
 
-    def install() -> None:
-        perform: Callable[[Driver, Effect], Any] = Driver._perform
 
-        def copying(driver: Driver, effect: Effect) -> Any:
-            if isinstance(effect, Save) and effect.name == name:
-                own, old = state / f"client-{rank}", state / f"old-{rank}"
-                shutil.rmtree(old, ignore_errors=True)
-                shutil.copytree(own, old)
-            return perform(driver, effect)
+def _copy(own: Path, old: Path, name: str) -> None:
+    perform: Callable[[Driver, Effect], Any] = Driver._perform
 
-        Driver._perform = copying  # type: ignore[method-assign]
+    def copying(driver: Driver, effect: Effect) -> Any:
+        if isinstance(effect, Save) and effect.name == name:
+            shutil.rmtree(old, ignore_errors=True)
+            shutil.copytree(own, old)
+        return perform(driver, effect)
 
-    return install
+    Driver._perform = copying  # type: ignore[method-assign]
 
 
 def set_back(state: Path, rank: int) -> None:

@@ -6,6 +6,7 @@ Neither can read or forge what is said inside the links; with a roster they can 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import selectors
@@ -39,34 +40,34 @@ def make_roster(folder: Path, names: Sequence[str]) -> Path:
 
 def hostile_hub(act: str, seed: int, told: Path) -> Callable[[], None]:
     """Return what makes the server's process a hub that changes one forwarded frame."""
+    return functools.partial(_be_hostile, act, seed, told)
 
-    def install() -> None:
-        from fastlloyd.net.tcp.hub import TcpServer
 
-        draw = random.Random(seed)
-        relay = TcpServer._relay
-        nth = draw.randrange(10)
-        passed: list[tuple[Any, Any, bytes]] = []
-        late: list[tuple[Any, Any, bytes]] = []
+def _be_hostile(act: str, seed: int, told: Path) -> None:
+    from fastlloyd.net.tcp.hub import TcpServer
 
-        def lying_relay(self: Any, source: Any, target: Any, frame: bytes) -> None:
-            passed.append((source, target, frame))
-            if len(passed) != nth + 1:
-                relay(self, source, target, frame)
-                for each in [*late]:
-                    late.remove(each)
-                    relay(self, *each)
-                return
-            with told.open("a") as file:
-                file.write('{"to": -1}\n')
-            if act == "swap":
-                late.append((source, target, frame))
-            for each in _changed(act, draw, source, target, frame, passed):
+    draw = random.Random(seed)
+    relay = TcpServer._relay
+    nth = draw.randrange(10)
+    passed: list[tuple[Any, Any, bytes]] = []
+    late: list[tuple[Any, Any, bytes]] = []
+
+    def lying_relay(self: Any, source: Any, target: Any, frame: bytes) -> None:
+        passed.append((source, target, frame))
+        if len(passed) != nth + 1:
+            relay(self, source, target, frame)
+            for each in [*late]:
+                late.remove(each)
                 relay(self, *each)
+            return
+        with told.open("a") as file:
+            file.write('{"to": -1}\n')
+        if act == "swap":
+            late.append((source, target, frame))
+        for each in _changed(act, draw, source, target, frame, passed):
+            relay(self, *each)
 
-        TcpServer._relay = lying_relay  # type: ignore[method-assign]
-
-    return install
+    TcpServer._relay = lying_relay  # type: ignore[method-assign]
 
 
 def _changed(

@@ -26,7 +26,6 @@ from tests.adversary.arena import Ended, TcpRun
 from tests.adversary.lie import Lie
 from tests.adversary.play import PLAYS, Play, build
 from tests.adversary.verdict import sentences
-from tests.forked import warm_up
 
 # Each protocol's uplink, and a number of rounds where it can be chosen.
 CHOSEN = {"fastlloyd": (32, 4), "pairwise": (32, 4), "feddp": (48, None)}
@@ -204,7 +203,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(argv)
     out: Path = chosen.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    warm_up()
     build(out / "stage")
     kept = []
     for name in chosen.plays:

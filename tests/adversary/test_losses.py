@@ -38,7 +38,6 @@ from tests.adversary.losses import (
     stage,
 )
 from tests.adversary.relay import make_roster
-from tests.forked import warm_up
 
 pytestmark = pytest.mark.process
 # Clients and c: T is 3 of 5 and 4 of 6.
@@ -54,7 +53,6 @@ FEW = [
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Records of six clients, and keys and rosters for three, five and six of them."""
-    warm_up()
     folder = stage(tmp_path_factory.mktemp("stage"))
     for m in (3, 5, 6):
         make_roster(folder / f"roster-{m}", ["operator", *(f"site {rank}" for rank in range(1, m + 1))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
 from fastlloyd.protocols.secfc.messages import Shared, Signs, Size
 from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySamples
+from tests import forks
 from tests.adversary.campaign import load
 from tests.adversary.lie import Lie
 
@@ -91,7 +93,15 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     (folder / "cases.json").write_text(json.dumps(listed))
     words = ["--listed", str(folder / "cases.json"), "--out", str(folder), "--workers", "4"]
     command = [sys.executable, "-m", "tests.adversary.campaign", *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | forks.environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
     found = sorted(load(folder), key=lambda each: each["case"])
     assert len(found) == len(CASES), done.stdout + done.stderr
     return found

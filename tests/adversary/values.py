@@ -30,7 +30,6 @@ from tests.adversary.lie import Lie, Teller
 from tests.adversary.mutate import HEADER_BYTES, LEAVES, is_document, paths
 from tests.adversary.plans import MORE, Hung, build, no_longer_than, of_play
 from tests.adversary.play import PLAYS
-from tests.forked import warm_up
 
 NUMBERS = (
     *("0", "1", "-1", "2", str(2**31), str(2**31 - 1), str(2**53), str(2**53 + 1), str(2**63), str(2**64)),
@@ -138,7 +137,6 @@ def campaign_of_processes(
     transport: str, plays: Sequence[str], stage: Path, out: Path, values: int, seed: int, workers: int = 1
 ) -> list[dict[str, Any]]:
     """Change values in runs of real processes; return what is kept of each."""
-    warm_up()
     sent = {play: server_frames(play, stage, out / "rehearsal") for play in plays}
     lies = [(play, draw_value(sent[play], seed + at)) for at, play in enumerate(islice(cycle(plays), values))]
     # A number that no multiple of four follows by one has no roster.

@@ -24,7 +24,7 @@ from fastlloyd.__main__ import main
 from fastlloyd.report.document import validate
 from fastlloyd.run.run_file import load_config
 from fastlloyd.run.simulation import run_together
-from tests.forked import Forked, warm_up
+from tests.forked import Forked
 from tests.mpi.support import QUICK, Job, complaints, hospitals, read_matrix, report
 from tests.net.connect_proxy import Balancer, ConnectProxy
 from tests.net.test_proxy import free_port, started, tinyproxy
@@ -67,8 +67,6 @@ class Sites:
         self.host = "127.0.0.1"
         self.fresh = fresh
         self.environment = {"PYTHONPATH": QUICK}
-        if not fresh:
-            warm_up()
 
     def serve(self, *flags: str, listen: str = "127.0.0.1:0") -> None:
         self._start(0, "serve", "--listen", listen, "--key", str(self.parties / "party_0.key"), *flags)

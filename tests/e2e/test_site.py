@@ -23,7 +23,7 @@ from fastlloyd.supervise.offers import MOST_WAITING, check_offer, keep_offer, re
 from fastlloyd.supervise.site import Site
 from fastlloyd.wire.header import PartyId
 from tests.e2e.test_serve_join import CLIENTS, LIMIT_S, Sites, parties  # noqa: F401 a fixture
-from tests.forked import Forked, warm_up
+from tests.forked import Forked
 from tests.mpi.support import QUICK, quick, read_matrix
 
 OFFER = 'k = 2\nbounds = "-1,1"\nn_total = 120\nrounds = 4\nepsilon = 5.0\ndeadline = 3.0\nsetup_deadline = {limit}\n'
@@ -51,7 +51,6 @@ def site(folder, *words):
     out, err = folder.parent / "said", folder.parent / "complained"
     for path in (out, err):
         path.unlink(missing_ok=True)
-    warm_up()
     code = Forked(("site", str(folder), *words), out, err, environment=quick()).wait(LIMIT_S)
     return subprocess.CompletedProcess(words, code, out.read_text(), err.read_text())
 

@@ -30,13 +30,22 @@ _WORDS_BYTES, _VARIABLES_BYTES = 1 << 14, 1 << 16
 
 @functools.cache
 def _name() -> str:
-    """Start the server of this session of tests, or find the one that another of its workers has started."""
-    session = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}-{time.monotonic_ns()}"
-    name = f"fastlloyd-forks-{session}"
+    """Start the server of this session of tests, or find the one that another of its processes has started."""
+    name = os.environ.get(VARIABLE, "").partition(":")[0]
     link = socket.socket(socket.AF_UNIX)
+    if not name or link.connect_ex(f"\0{name}"):
+        session = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}-{time.monotonic_ns()}"
+        name = f"fastlloyd-forks-{session}"
+        _start(name, link)
+    link.detach()  # open until this process ends, and then the server may end
+    return name
+
+
+def _start(name: str, link: socket.socket) -> None:
+    """Connect to the server of this name; start it, if nobody has."""
     started = False
     end = time.monotonic() + _START_S
-    while link.connect_ex(f"\0{name}") != 0:
+    while link.connect_ex(f"\0{name}"):
         assert time.monotonic() < end, f"the server that forks did not start within {_START_S:g} s"
         if not started:
             words = [sys.executable, str(HERE / "server.py"), name, "." * _WORDS_BYTES]
@@ -45,8 +54,13 @@ def _name() -> str:
             os.posix_spawn(sys.executable, words, given, file_actions=nothing, setsid=True)
             started = True
         time.sleep(0.01)
-    link.detach()  # open until this process ends, and then the server may end
-    return name
+
+
+def connect() -> socket.socket:
+    """Return a link to the server, for one fork: it ends with the link."""
+    link = socket.socket(socket.AF_UNIX)
+    link.connect(f"\0{_name()}")
+    return link
 
 
 def environment() -> dict[str, str]:

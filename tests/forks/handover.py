@@ -23,26 +23,14 @@ def hand_over() -> None:
     link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     if link.connect_ex(f"\0{name}"):
         return  # another network namespace, or the tests have ended
-    numbers = [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208
-    passed = [number for number in numbers if number != link.fileno() and _is_open(number)]
-    umask = os.umask(0)
-    os.umask(umask)
-    ignored = [number for number in _PASSED if _signal.getsignal(number) == _signal.SIG_IGN]
-    absent = [name for name, module in sys.modules.items() if module is None]
-    streams = [(stream.encoding, stream.errors) for stream in (sys.stdin, sys.stdout, sys.stderr)]
-    given = marshal.dumps(
-        (sys.orig_argv, dict(os.environb), os.getcwdb(), passed, umask, ignored, absent, sys.path, streams)  # noqa: PTH109
-    )
-    rights = b"".join(number.to_bytes(4, sys.byteorder) for number in passed)
-    link.sendmsg([len(given).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
-    link.sendall(given)
-    pid = _read(link)
+    ask(link, _own(link))
+    pid = read(link)
     if pid is None:
         os._exit(70)
     for number in _PASSED:
-        if number not in ignored:
+        if _signal.getsignal(number) != _signal.SIG_IGN:
             _signal.signal(number, lambda number, _: os.kill(pid, number))
-    status = _read(link)
+    status = read(link)
     if status is None:
         os._exit(71)
     if os.WIFSIGNALED(status):
@@ -53,12 +41,50 @@ def hand_over() -> None:
     os._exit(os.WEXITSTATUS(status))
 
 
+def ask(link: _socket.socket, given: dict[str, object], descriptors: list[int] | None = None) -> None:
+    """Ask the server for a fork with these descriptors, under the numbers that `given` has for them."""
+    told = marshal.dumps(given)
+    passed = given["numbers"] if descriptors is None else descriptors
+    rights = b"".join(number.to_bytes(4, sys.byteorder) for number in passed)
+    link.sendmsg([len(told).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+    link.sendall(told)
+
+
+def read(link: _socket.socket) -> int | None:
+    """Read a number; None: the other side is gone."""
+    data = b""
+    while len(data) < 4:
+        more = link.recv(4 - len(data))
+        if not more:
+            return None
+        data += more
+    return int.from_bytes(data, "big")
+
+
+def _own(link: _socket.socket) -> dict[str, object]:
+    """Return all that this process was given."""
+    listed = [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208
+    umask = os.umask(0)
+    os.umask(umask)
+    return {
+        "words": sys.orig_argv,
+        "environment": dict(os.environb),
+        "folder": os.getcwdb(),  # noqa: PTH109
+        "numbers": [number for number in listed if number != link.fileno() and _is_open(number)],
+        "umask": umask,
+        "ignored": [number for number in _PASSED if _signal.getsignal(number) == _signal.SIG_IGN],
+        "absent": [name for name, module in sys.modules.items() if module is None],
+        "path": sys.path,
+        "streams": [(stream.encoding, stream.errors) for stream in (sys.stdin, sys.stdout, sys.stderr)],
+    }
+
+
 def _is_served(root: str) -> bool:
     """Whether the program is one of this checkout, started plainly: with no option of the interpreter, in UTF-8."""
     words = sys.orig_argv[1:]
     program, module = (*words, "", "")[:2]
     if program == "-m":
-        if module.partition(".")[0] != "fastlloyd":
+        if module.partition(".")[0] not in ("fastlloyd", "tests"):
             return False
     elif program != f"{sys.prefix}/bin/fastlloyd" and not program.startswith(f"{root}/tests/"):
         return False
@@ -77,14 +103,3 @@ def _is_open(number: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _read(link: _socket.socket) -> int | None:
-    """Read a number; None: the other side is gone."""
-    data = b""
-    while len(data) < 4:
-        more = link.recv(4 - len(data))
-        if not more:
-            return None
-        data += more
-    return int.from_bytes(data, "big")

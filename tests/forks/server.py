@@ -10,6 +10,7 @@ import importlib
 import io
 import marshal
 import os
+import pickle
 import runpy
 import selectors
 import signal
@@ -23,20 +24,22 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tests import forks
-from tests.forked import warm_up
+from tests.same_bits import SameBits
 
 _ARG_START, _ARG_END, _ENV_START, _ENV_END = 45, 46, 47, 48
 _PROGRAMS = ("fastlloyd.client", "fastlloyd.server", "fastlloyd.__main__")
-# Of what most of them import besides.
+# What they import when they run.
 _WARM = (
-    *("cli.plan", "cli.run", "data.connection", "dossier.own_part", "dossier.verify", "net.delay", "net.mpi.transport"),
-    *("report.labelling", "report.plot", "supervise.lifeline", "supervise.supervisor"),
+    *("cli.join", "cli.plan", "cli.run", "cli.serve", "data.connection", "dossier.own_part", "dossier.verify"),
+    *("net.delay", "net.mpi.transport", "net.tcp.hub", "net.tcp.spoke", "privacy.accountant", "privacy.calibration"),
+    *(f"protocols.{name}.protocol" for name in ("fastlloyd", "feddp", "kfed", "secfc", "vertical_dp", "vertical_he")),
+    *("report.announcer", "report.labelling", "report.plot", "report.table", "run.execute", "run.inputs"),
+    *("supervise.lifeline", "supervise.supervisor"),
 )
 _WARM_OTHERS = (
-    "cryptography.hazmat.backends.openssl.backend",
-    "encodings.ascii",
-    "encodings.idna",
-    "encodings.utf_8_sig",
+    *("cryptography.hazmat.backends.openssl.backend", "encodings.ascii", "encodings.idna", "encodings.utf_8_sig"),
+    *("tests.adversary.arena", "tests.adversary.losses", "tests.adversary.relay"),  # what prepares a process
+    *("dp_accounting.pld.privacy_loss_distribution", "scipy.optimize", "scipy.special", "tenseal"),
 )
 
 
@@ -98,8 +101,9 @@ def main(name: str) -> None:
 
 def warm() -> None:
     """Import what the programs import, but for the programs themselves."""
-    warm_up()
-    for name in (*_PROGRAMS, *(f"fastlloyd.{name}" for name in _WARM), *_WARM_OTHERS):
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"
+    for name in (*_WARM_OTHERS, *(f"fastlloyd.{name}" for name in _WARM), *_PROGRAMS):
         importlib.import_module(name)
     for name in _PROGRAMS:
         del sys.modules[name]  # each fork runs it anew
@@ -142,25 +146,31 @@ def _receive(link: socket.socket) -> tuple[Any, list[int]] | None:
 
 def _be(started: int, given: Any, descriptors: list[int]) -> NoReturn:
     """Be the process that was started: with its descriptors, environment, folder and arguments, run its program."""
-    words, environment, folder, numbers, umask, ignored, absent, path, streams = given
+    words, environment = given["words"], given["environment"]
     environment |= [forks.mark(started).split(b"=")]
-    _take(dict(zip(numbers, descriptors, strict=True)))
+    os.setsid()
+    _take(dict(zip(given["numbers"], descriptors, strict=True)))
     os.environb.clear()
     os.environb.update(environment)
     _show(words, environment)
-    os.chdir(folder)
-    os.umask(umask)
-    for number in (signal.SIGINT, *ignored):
-        signal.signal(number, signal.SIG_IGN if number in ignored else signal.default_int_handler)
-    for name in absent:
+    os.chdir(given["folder"])
+    if "umask" in given:
+        os.umask(given["umask"])
+    for number in (signal.SIGINT, *given.get("ignored", ())):
+        signal.signal(number, signal.SIG_IGN if number in given.get("ignored", ()) else signal.default_int_handler)
+    for name in given["absent"]:
         sys.modules[name] = None  # type: ignore[assignment]
     sys.orig_argv = list(words)
-    sys.path[:] = path
+    sys.path[:] = given["path"]
     importlib.invalidate_caches()
-    _open_streams(streams, write_through=b"PYTHONUNBUFFERED" in environment)
+    _open_streams(given["streams"], write_through=b"PYTHONUNBUFFERED" in environment)
     gc.enable()
     code = 0
     try:
+        if "bits" in given:
+            SameBits().stand_in(given["bits"])
+        if "prepare" in given:
+            pickle.loads(given["prepare"])()
         if words[1] == "-m":
             sys.argv = ["-m", *words[3:]]
             sys.path.insert(0, str(Path.cwd()))
@@ -186,8 +196,9 @@ def _be(started: int, given: Any, descriptors: list[int]) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    ctypes.PyDLL(None).exit(code)  # with what libraries do at the end: MPICH leaves its launcher then
-    raise AssertionError
+    if "mpi4py.MPI" in sys.modules and sys.modules["mpi4py.MPI"].Is_initialized():
+        ctypes.PyDLL(None).exit(code)  # with what libraries do at the end: MPICH leaves its launcher then
+    os._exit(code)
 
 
 def _complain(error: BaseException) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tests.adversary.relay import make_roster
-from tests.forked import Forked, warm_up
+from tests.forked import Forked
 from tests.mpi.support import QUICK
 
 PORT = 4400
@@ -161,7 +161,6 @@ class Year:
 
     def make(self) -> None:
         """Mount the disks, and do once what people do once: keys, roster, records, state, approvals."""
-        warm_up()
         (self.folder / "said").mkdir(parents=True)
         keys = make_roster(self.folder / "keys", ["operator", *(f"site {site.rank}" for site in self.sites)])
         for rank in range(self.count + 1):
