@@ -13,7 +13,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.report.page.chart import Bar, size_bars
-from fastlloyd.report.page.render import format_rounded
+from fastlloyd.report.page.render import format_rounded, format_whole
 
 FIGURES, CURVE = "quality.csv", "silhouettes.csv"
 _NAMES = {
@@ -39,12 +39,18 @@ class Figure:
     high: float | None
 
     @property
+    def whole(self) -> bool:
+        """Whether it counts records."""
+        return self.name == _NAMES["records"][0]
+
+    @property
     def words(self) -> str:
         """The number with its range."""
         if self.estimate is None or self.low is None or self.high is None:
             return "too few records for this budget"
         margin = max((self.high - self.low) / 2.0, 1e-12)
-        number, low, high = (format_rounded(one, margin) for one in (self.estimate, self.low, self.high))
+        numbers = (self.estimate, self.low, self.high)
+        number, low, high = (format_whole(one) if self.whole else format_rounded(one, margin) for one in numbers)
         return f"{number} ({low} to {high})"
 
 
