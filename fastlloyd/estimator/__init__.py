@@ -7,5 +7,6 @@
 `inputs.py`     records and columns of each owner, and the inputs of the parties
 `account.py`    what fits spend, and budgets that copies share
 `caution.py`    the warnings of a fit
+`finding.py`    bounds that nobody knows, found with noise before a fit
 `description.py`  a description of the clusters, counted with the fits
 """

@@ -114,7 +114,7 @@ def _find_account(token: bytes, releases: Sequence[Release], limit: Limit | None
 
 
 class Spending:
-    """The spending of one fit.
+    """The spending of one fit: of one run, or of two where the bounds are found first.
 
     Parameters
     ----------
@@ -155,13 +155,31 @@ class Spending:
 
     def delta_of_all(self, planned: float) -> float:
         """Return the delta at which everything together is stated after a release with the delta `planned`."""
-        model, kept = self._model, self._model._account.limit
-        if model.budget is None:
-            return max(float(model.delta_), planned)
-        if model.ledger is not None:
-            kept = read_kept(Limit, Path(f"{model.ledger}.budget"))
-        limit = _as_limit(model.budget, kept, planned)
+        if self._model.budget is None:
+            return max(float(self._model.delta_), planned)
+        limit = self._limit_with(planned)
         return planned if limit is None else limit.delta
+
+    def check_budget(self, planned: Iterable[Release], delta: float) -> None:
+        """Check the budget for the releases of several runs, before the first of them.
+
+        Raises
+        ------
+        BudgetError
+            It would be exceeded; nothing was recorded.
+        """
+        limit = self._limit_with(delta)
+        if limit is not None:
+            ledger = Ledger()
+            ledger.record(self.so_far())
+            ledger.check_budget(self.protecting(planned), limit.delta, limit.epsilon)
+
+    def _limit_with(self, delta: float) -> Limit | None:
+        """Return the budget as one pair, with the delta of a first fit under it."""
+        model, kept = self._model, self._model._account.limit
+        if model.ledger is not None and model.budget is not None:
+            kept = read_kept(Limit, Path(f"{model.ledger}.budget"))
+        return _as_limit(model.budget, kept, delta)
 
     def protecting(self, planned: Iterable[Release]) -> tuple[Release, ...]:
         """Return planned releases with the neighbours that they protect."""
@@ -182,8 +200,8 @@ class Spending:
         """
         run = session.run_id.hex()
         releases = tuple(dataclasses.replace(release, run=run) for release in self.protecting(planned))
-        if self.releases:
-            if releases != self.releases:
+        if known := tuple(release for release in self.releases if release.run == run):
+            if releases != known:
                 raise InternalError("the parties of a fit have planned different releases")
             return
         self.plan = session.plan
@@ -206,7 +224,7 @@ class Spending:
                     write_limit(beside, self.limit)
                 self.ledger.record(releases)
             account.note(self.ledger)
-        self.releases = releases
+        self.releases += releases
 
     def check(self, ledgers: Iterable[Ledger]) -> None:
         """Check that the parties released only what is in the ledger, before `fit` returns.

@@ -26,8 +26,9 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.account import SharedAccount, Spending
 from fastlloyd.estimator.caution import warn_beforehand, warn_of_result
 from fastlloyd.estimator.description import Description, describe_clusters, read_lines
+from fastlloyd.estimator.finding import find_bounds, wants_bounds
 from fastlloyd.estimator.inputs import is_vertical, prepare, validate_parts
-from fastlloyd.estimator.parameter import check_parameters, match_bounds, refuse_weights
+from fastlloyd.estimator.parameter import check_parameters, feature_names, match_bounds, refuse_weights
 from fastlloyd.estimator.words import ParameterError, in_own_words, in_own_words_of
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.registry import DEFAULT
@@ -82,7 +83,11 @@ def _unfitted(model: object) -> dict[str, Any]:
 
 
 def fit_together(
-    model: Any, raw_parts: list[NDArray[np.float64]], server_points: NDArray[np.float64] | None
+    model: Any,
+    raw_parts: list[NDArray[np.float64]],
+    server_points: NDArray[np.float64] | None,
+    spending: Spending,
+    epsilon: float | None = None,
 ) -> list[NDArray[np.int64]]:
     """Run all parties and set the model's fitted attributes.
 
@@ -93,6 +98,10 @@ def fit_together(
     raw_parts : list of float64 arrays
         Records of each client; columns of each owner for a vertical protocol.
     server_points : float64 array, shape (s, d), or None
+    spending : Spending
+        Of the fit; holds the release of the bounds, where they were found.
+    epsilon : float, optional
+        What is left for this run; by default that of the model.
 
     Returns
     -------
@@ -105,8 +114,7 @@ def fit_together(
         As `FastLloyd.fit`.
     """
     with in_own_words():
-        config, n_clients, inputs = prepare(model, raw_parts, model.bounds_, server_points)
-        spending = Spending(model)
+        config, n_clients, inputs = prepare(model, raw_parts, model.bounds_, server_points, epsilon)
         ended = run_together(config, n_clients, inputs=inputs, afford=spending.afford)
         spending.check(ended.ledgers.values())
     results = [outcome.result for outcome in ended.outcomes.values() if outcome.result is not None]
@@ -117,7 +125,7 @@ def fit_together(
     model.measures_ = tuple(read_lines(result.files.get("quality.csv", "")))
     model.noisy_counts_ = None if result.noisy_sizes is None else np.array(result.noisy_sizes)
     model.plan_, model.ledger_ = spending.plan, spending.ledger
-    model._run = spending.releases[0].run
+    model._run = spending.releases[-1].run
     model.epsilon_, model.delta_ = spending.epsilon, spending.delta
     model.neighbours_, model.budget_ = spending.neighbours, spending.limit
     model.epsilon_for_a_change_ = spending.epsilon_for_a_change
@@ -161,11 +169,13 @@ class FastLloyd(  # scikit-learn has no types
         which has delta 0. Where N delta is above 0.01 a warning says so.
     accept_large_delta : bool
         Take a delta above 1 / N: such a promise is kept even where a whole record comes out in each fit.
-    bounds : (lo, hi), mapping, DataFrame or Bounds
+    bounds : (lo, hi), mapping, DataFrame, Bounds or 'private'
         Lowest and highest value of each feature: numbers for all features or arrays of shape (d,). What has names (a
         mapping from each column to its (lo, hi), two Series, a DataFrame with the columns lo and hi) is matched by
         name. Two pairs that may also be read as one for each of two features are refused.
         Needed, and never read from X. A value outside counts as the bound, in fit and in every method.
+        'private' finds them with noise first, in a release that has a share of `epsilon`: 0.1 of 1/sigma^2, or as
+        'private:SHARE' says. Each fit finds them anew, and both releases are in its `epsilon_`.
     n_total : int or None
         Public upper bound N on the number of records, stated without counting them. None takes the number of rows,
         which thereby becomes public, and the promise is a weaker one: see Notes.
@@ -286,7 +296,7 @@ class FastLloyd(  # scikit-learn has no types
         epsilon: float = 1.0,
         delta: float | str = "auto",
         accept_large_delta: bool = False,
-        bounds: Bounds | Sequence[ArrayLike] | None = None,
+        bounds: Bounds | Sequence[ArrayLike] | str | None = None,
         n_total: int | None = None,
         protocol: str = DEFAULT,
         rounds: int | str = "auto",
@@ -555,10 +565,16 @@ class FastLloyd(  # scikit-learn has no types
 
     def _fit(self, raw_parts: list[NDArray[np.float64]]) -> list[NDArray[np.int64]]:
         """Cluster the parts of the owners; return the labels of each, or of all people."""
+        columns, spending = getattr(self, "feature_names_in_", None), Spending(self)
+        epsilon = None
         with in_own_words():
-            self.bounds_ = match_bounds(self.bounds, self.n_features_in_, getattr(self, "feature_names_in_", None))
+            if wants_bounds(self.bounds):
+                names = feature_names(self.n_features_in_, columns)
+                self.bounds_, epsilon = find_bounds(self, raw_parts, names, spending)
+            else:
+                self.bounds_ = match_bounds(self.bounds, self.n_features_in_, columns)
         warn_beforehand(self, [np.concatenate(raw_parts, axis=1)] if is_vertical(self) else raw_parts)
-        return fit_together(self, raw_parts, self._server_points())
+        return fit_together(self, raw_parts, self._server_points(), spending, epsilon)
 
     def _scaled(self, X: Records) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return records and centres in the scaled domain."""

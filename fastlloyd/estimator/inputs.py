@@ -23,7 +23,7 @@ from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import PublicInputs, ServerInputs
 from fastlloyd.run.run_file import with_values
-from fastlloyd.run.session import find_protocol
+from fastlloyd.run.session import Adapter, find_protocol
 from fastlloyd.run.vertical import VerticalInputs
 from fastlloyd.wire.header import PartyId
 
@@ -108,6 +108,7 @@ def prepare(
     raw_parts: list[NDArray[np.float64]],
     bounds: Bounds,
     server_points: NDArray[np.float64] | None,
+    epsilon: float | None = None,
 ) -> tuple[RunConfig, int, PublicInputs]:
     """Prepare the inputs of the parties.
 
@@ -119,6 +120,8 @@ def prepare(
     bounds : Bounds
         Named, of all features.
     server_points : float64 array, shape (s, d), or None
+    epsilon : float, optional
+        By default that of the model.
 
     Returns
     -------
@@ -134,6 +137,8 @@ def prepare(
     """
     vertical = is_vertical(model)
     terms = common_terms(model, len(raw_parts[0]) if vertical else sum(map(len, raw_parts)))
+    if epsilon is not None:
+        terms["epsilon"] = epsilon
     config = with_values(RunConfig(), {**terms, model.protocol: dict(model.settings or {})})
     if config.k is not None and terms["n_total"] < config.k:
         raise ParameterError(f"n_clusters: expected at most n_total={terms['n_total']}, got {model.n_clusters}")
@@ -143,7 +148,7 @@ def prepare(
         config, n_clients, public = _gather_vertical(config, raw_parts, bounds)
     else:
         n_clients = len(raw_parts)
-        config, public = _gather_horizontal(config, raw_parts, bounds)
+        config, public = gather_records(config, raw_parts, bounds)
     if server_points is not None:
         if not isinstance(public, ServerInputs):
             raise ParameterError(f"server_data: expected None, since the server of {model.protocol!r} has no data")
@@ -153,12 +158,23 @@ def prepare(
     return config, n_clients, public
 
 
-def _gather_horizontal(
-    config: RunConfig, raw_parts: list[NDArray[np.float64]], bounds: Bounds
+def gather_records(
+    config: RunConfig, raw_parts: list[NDArray[np.float64]], bounds: Bounds, protocol: Adapter | None = None
 ) -> tuple[RunConfig, PublicInputs]:
-    """Return the records of each client."""
+    """Return the configuration, and what is public with the records of each client; the protocol is the one that runs.
+
+    Parameters
+    ----------
+    config : RunConfig
+    raw_parts : list of float64 arrays, shapes (n_i, d)
+    bounds : Bounds
+        Named, of all features.
+    protocol : Adapter, optional
+        By default that of the configuration.
+    """
     sizes = tuple(map(len, raw_parts))
-    config, public = find_protocol(config.protocol).gather(replace(config, client_caps=sizes), len(sizes))
+    protocol = find_protocol(config.protocol) if protocol is None else protocol
+    config, public = protocol.gather(replace(config, client_caps=sizes), len(sizes))
     splits = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
     return config, replace(public, bounds=bounds, dataset=_dataset(np.concatenate(raw_parts), bounds), splits=splits)
 

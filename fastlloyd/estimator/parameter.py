@@ -132,6 +132,11 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, Real) else value
 
 
+def feature_names(d: int, columns: NDArray[Any] | None) -> list[str]:
+    """Return the names of d features: those of the columns, else x1, x2, and so on."""
+    return [f"x{i + 1}" for i in range(d)] if columns is None else [str(name) for name in columns]
+
+
 def match_bounds(bounds: Any, d: int, columns: NDArray[Any] | None) -> Bounds:
     """Return named bounds for each of the d features.
 
@@ -150,7 +155,7 @@ def match_bounds(bounds: Any, d: int, columns: NDArray[Any] | None) -> Bounds:
     ConfigError
         From `Bounds`: a number is not finite, or lo >= hi.
     """
-    names = [f"x{i + 1}" for i in range(d)] if columns is None else [str(name) for name in columns]
+    names = feature_names(d, columns)
     if isinstance(bounds, Bounds):
         if columns is None and bounds.names is not None and len(bounds) == d:
             return bounds

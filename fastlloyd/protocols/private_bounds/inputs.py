@@ -16,8 +16,9 @@ from fastlloyd.errors import ConfigError, DataError, InternalError, name_some
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import stated_delta
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, Release
+from fastlloyd.protocol.sums import MaskedSums, SumsParameters
 from fastlloyd.protocols.private_bounds.plan_lines import split_epsilon
-from fastlloyd.protocols.private_bounds.protocol import PROTOCOL
+from fastlloyd.protocols.private_bounds.protocol import PROTOCOL, PrivateBounds
 from fastlloyd.protocols.registry import FOLLOWING
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.run.config import OPTIONS, RunConfig
@@ -137,7 +138,21 @@ def columns_of_numbers(columns: Sequence[str], categories: str | Path) -> tuple[
     return found
 
 
-def split_run(config: RunConfig, clients: int, d: int | None = None) -> BothRuns:
+class InOneProcess(PrivateBounds):
+    """The same where all parties are one process, which knows the records anyway: no server learns the noise.
+
+    So common masks will do, which add less noise.
+    """
+
+    def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> SumsParameters:
+        """Return the public parameters of a run, whatever its masks."""
+        return MaskedSums.public_parameters(self, config, clients, n_total, k)
+
+
+IN_ONE_PROCESS = InOneProcess()
+
+
+def split_run(config: RunConfig, clients: int, d: int | None = None, finding: PrivateBounds = PROTOCOL) -> BothRuns:
     """Split a run with `--bounds private` in two, within the epsilon of one.
 
     Parameters
@@ -148,6 +163,8 @@ def split_run(config: RunConfig, clients: int, d: int | None = None) -> BothRuns
     d : int, optional
         Number of features; None: that of the columns or the public set, or 1 where only the records tell. What is
         spent does not depend on it.
+    finding : PrivateBounds
+        The protocol of the first run.
 
     Raises
     ------
@@ -161,12 +178,15 @@ def split_run(config: RunConfig, clients: int, d: int | None = None) -> BothRuns
     if config.dataset is not None or (config.data is None and config.n_total is None):
         _, dataset = public_dataset(replace(config, bounds=None))
     records, k = settle_size(config, dataset)
-    delta = stated_delta(PROTOCOL.public_parameters(bounds, clients, records, 1).delta, records)
+    delta = stated_delta(finding.public_parameters(bounds, clients, records, 1).delta, records)
     own, left = split_epsilon(config.epsilon, delta, share)
     if d is None:
         d = len(dataset.names) if dataset is not None else len(config.columns) or 1
     bounds, run = replace(bounds, epsilon=own), replace(config, epsilon=left)
-    first = PROTOCOL.foresee(replace(bounds, n_total=records), clients, len(bounds.columns) or d).releases
+    try:
+        first = finding.foresee(replace(bounds, n_total=records), clients, len(bounds.columns) or d).releases
+    except ConfigError as error:
+        raise ConfigError(f"--bounds {config.bounds}, the first run, with {share:g} of 1/sigma^2: {error}") from error
     foreseen = find_protocol(config.protocol).foresee(replace(run, n_total=records, k=k), clients, d)
     then = () if foreseen is None else foreseen.releases
     if not then or any(one.mechanism not in _ADDING or one.neighbours != first[0].neighbours for one in then):
