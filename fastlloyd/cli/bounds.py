@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fastlloyd.cli.options import Parser, add_run_options, number, parse_run_options
 from fastlloyd.errors import EXIT_OK, ConfigError, printable
+from fastlloyd.party.option import AUTO
 from fastlloyd.run.config import LEAST_SHARE, MOST_SHARE, OPTIONS, RunConfig
 from fastlloyd.wire.toml import read_toml
 
@@ -87,7 +88,9 @@ def _configured(rest: Sequence[str], options: argparse.Namespace) -> tuple[RunCo
         for path in files
         for key, value in read_toml(Path(path), f"run file {path}").items()
     }
-    left_out = [name for name in OF_CLUSTERS if name in written and written[name][0] != OPTIONS[name].default]
+    left_out = [
+        name for name in OF_CLUSTERS if name in written and written[name][0] not in (OPTIONS[name].default, AUTO)
+    ]
     (bounds, folder), masking = written.get("bounds", ("", Path())), written.get("masking")
     share = options.share
     if given.bounds is None and bounds and isinstance(bounds, str):

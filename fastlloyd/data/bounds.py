@@ -42,6 +42,8 @@ class Bounds:
         lo < hi, both finite. Shape (1,) without names stands for all features, see `match`.
     names : tuple of str or None
         Names of the features, in the order of `lo`; None where only the order counts.
+    about : tuple of str
+        The comments of the file that they were read from: who found them, and what that spent.
 
     Raises
     ------
@@ -52,6 +54,7 @@ class Bounds:
     lo: NDArray[np.float64]
     hi: NDArray[np.float64]
     names: tuple[str, ...] | None = None
+    about: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         lo, hi = (np.array(side, dtype=np.float64) for side in (self.lo, self.hi))
@@ -322,7 +325,9 @@ def _check_pair(lo: float, hi: float, feature: str) -> None:
 
 def _read_bounds(path: Path) -> Bounds:
     """Read a CSV file feature,lo,hi; the columns may come in any order, and comments (#) above them."""
-    rows = list(dropwhile(lambda row: row[1][0].startswith("#"), read_rows(path, "bounds file", _FORMS)))
+    every = list(read_rows(path, "bounds file", _FORMS))
+    rows = list(dropwhile(lambda row: row[1][0].startswith("#"), every))
+    about = tuple(",".join(cells).lstrip("# ") for _, cells in every[: len(every) - len(rows)])
     header = [cell.lower() for cell in rows[0][1]] if rows else []
     if sorted(header) != ["feature", "hi", "lo"]:
         raise ConfigError(
@@ -340,7 +345,7 @@ def _read_bounds(path: Path) -> Bounds:
         los.append(pair[0])
         his.append(pair[1])
     try:
-        return Bounds(np.array(los), np.array(his), tuple(names))
+        return Bounds(np.array(los), np.array(his), tuple(names), about)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 

@@ -111,8 +111,9 @@ class Categories:
         rest = [name for name in numbers.names if name not in features]
         if not rest:
             return own
-        numbers = numbers.match(rest)
-        return Bounds(np.append(numbers.lo, own.lo), np.append(numbers.hi, own.hi), (*rest, *self.names))
+        kept = numbers.match(rest)
+        names = (*rest, *self.names)
+        return Bounds(np.append(kept.lo, own.lo), np.append(kept.hi, own.hi), names, numbers.about)
 
     def _own_bounds(self) -> Bounds:
         """Return the bounds of the features made of categories."""

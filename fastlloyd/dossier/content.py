@@ -30,6 +30,7 @@ from fastlloyd.dossier.standing import (
     promise_words,
 )
 from fastlloyd.dossier.study import spent_together
+from fastlloyd.errors import printable
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.report.claim import Claim
@@ -40,6 +41,7 @@ from fastlloyd.version import __version__
 from fastlloyd.wire.header import SERVER
 from fastlloyd.wire.values import digest, show_value
 
+_MOST_COMMENTS, _MOST_COMMENT = 20, 300
 _TO_FILL_IN = "To be filled in. (fastlloyd dossier --purpose TEXT puts it here.)"
 
 
@@ -204,6 +206,12 @@ def _computation(run: PlannedRun) -> Iterator[Block]:
         return
     shown = [(name, show_value(low), show_value(high)) for name, (low, high) in bounds.items()]
     yield Listing(("feature", "lowest", "highest"), shown, title="Features and their public bounds")
+    if about := run.inputs.bounds.about:
+        yield Text(
+            "Where the bounds are from, as their file says (what a run spent for them adds up with this one, in each "
+            "site's ledger):"
+        )
+        yield Items([printable(line)[:_MOST_COMMENT] for line in about[:_MOST_COMMENTS]])
     named = run.inputs.bounds.names or ()
     chosen = ", ".join(run.config.columns or named)
     whence = "" if run.config.columns else ", which are those that the bounds name"

@@ -227,7 +227,7 @@ FOLLOWING = (
         "bounds of columns that nobody knows",
         finds_bounds=True,
         unused=("rounds", "evaluate", "k", "categories"),
-        results=2,
+        results=3,
     ),
 )
 """Protocols that make no clusters, but go before or after a run that does: no list of protocols to choose from names

@@ -2,7 +2,7 @@
 
     python papers/benchmarks/private_bounds.py --data-dir DIR [--draws 100]
 
-The parties' own arithmetic on pooled records: `place`, `count` and `find` of private-bounds with noise of numpy's
+The parties' own arithmetic on pooled records: `place`, `count` and `ends` of private-bounds with noise of numpy's
 generator, then fastlloyd-plus at epsilon 1. Each run's NICV is compared with the mean NICV of runs whose bounds are the true
 minimum and maximum, in two metrics: records scaled by these, and records scaled by and clipped at their 0.5 and 99.5 %
 quantiles. Needs the folder of data sets (`fastlloyd datasets` says how).
@@ -26,8 +26,10 @@ from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.data.public.named import load_named
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.protocols.private_bounds.plan_lines import GOOD, MOST
-from fastlloyd.protocols.private_bounds.rounds import ALPHA, BINS, EDGES, cores, count, find
+from fastlloyd.privacy.accountant import SAMPLER_DELTA
+from fastlloyd.privacy.calibration import gaussian_noise_multiplier, stated_delta
+from fastlloyd.protocols.private_bounds.plan_lines import GOOD, MOST, split_epsilon
+from fastlloyd.protocols.private_bounds.rounds import ALPHA, BINS, cores, count, ends
 from fastlloyd.run.config import WIDEST
 from fastlloyd_papers.engine.tables import markdown_table
 from fastlloyd_papers.utility.run import generator_noise, plan_run, simulate
@@ -35,6 +37,8 @@ from fastlloyd_papers.utility.run import generator_noise, plan_run, simulate
 REAL = {"s1": 15, "letter": 8, "house": 3, "breast": 2, "g2_4_30": 2, "g2_16_30": 2, "g2_64_30": 2}
 HEAVY = {"adult": 3}
 SHARES = (GOOD, MOST)
+OF_A_RUN = (0.02, 0.05, 0.1, 0.2, 0.4)
+SPLIT = ("s1", "letter", "house", "adult", "3 columns", "10 columns")
 _HALF = float(WIDEST.split(",")[1])
 ORDINARY, FAR, HEAVY_TAILS = "Ordinary tables", "Columns far from the origin for their spread", "Heavy tails"
 # What anybody could say of a body temperature, a year, a blood pressure, a weight, sodium and pH.
@@ -69,7 +73,8 @@ def main() -> None:
     arguments = parser.parse_args()
     tables = [table for table in sources(arguments.data_dir) if table.name in (arguments.only or (table.name,))]
     rows = [row for table in tqdm(tables) for row in measure(table, arguments.draws)]
-    text = report(rows, empty_bins(), arguments.draws)
+    splits = [row for table in tqdm(tables) if table.name in SPLIT for row in split(table, arguments.draws)]
+    text = report(rows, splits, empty_bins(), arguments.draws)
     (arguments.output / "private_bounds.md").write_text(text)
     print(text)
 
@@ -122,10 +127,10 @@ def wide(lo: Points, hi: Points) -> Bounds:
     return Bounds(lo, np.where(hi > lo, hi, lo + 1.0))
 
 
-def cluster(points: Points, k: int, bounds: Bounds, rng: np.random.Generator) -> Points:
-    """Run fastlloyd-plus at epsilon 1 with these bounds; return its centres in original units."""
+def cluster(points: Points, k: int, bounds: Bounds, rng: np.random.Generator, epsilon: float = 1.0) -> Points:
+    """Run fastlloyd-plus with these bounds; return its centres in original units."""
     n, d = points.shape
-    plan = plan_run("fastlloyd-plus", 1.0, k=k, d=d, n=n, settings={})
+    plan = plan_run("fastlloyd-plus", epsilon, k=k, d=d, n=n, settings={})
     centers = simulate(quantise(scale(points, bounds), plan.fraction_bits), plan, generator_noise(plan, rng))
     return centers.exact * bounds.half_width + bounds.middle
 
@@ -146,9 +151,9 @@ class Judge:
         self._scaled = [scale(points, metric) for metric in self._metrics]
         self.base = np.array([self.errors(true, 0, run) for run in range(draws)])
 
-    def errors(self, bounds: Bounds, seed: int, run: int) -> list[float]:
+    def errors(self, bounds: Bounds, seed: int, run: int, epsilon: float = 1.0) -> list[float]:
         """Return the NICV of one run in each metric."""
-        centers = cluster(self._points, self._k, bounds, np.random.default_rng([_SEED, seed, run]))
+        centers = cluster(self._points, self._k, bounds, np.random.default_rng([_SEED, seed, run]), epsilon)
         centered = (scale(centers, metric) for metric in self._metrics)
         return [float(nearest(points, own)[1]) for points, own in zip(self._scaled, centered, strict=True)]
 
@@ -166,15 +171,14 @@ def measure(table: Table, draws: int) -> Iterator[Mapping[str, Any]]:
         ratios, itself, off = [], [], []
         refused = 0.0
         for run in range(draws):
-            found = find(exact + rng.normal(scale=share * n, size=exact.shape), share * n)
-            kept = tuple(at for at, bins in enumerate(found) if bins is not None)
+            found = ends(exact + rng.normal(scale=share * n, size=exact.shape), share * n)
+            kept = tuple(at for at, pair in enumerate(found) if pair is not None)
             refused += 1.0 - len(kept) / m
             if not kept:
                 continue
             columns = list(kept)
             lo, hi = (
-                (middle + half * np.array([EDGES[bins[side] + side] if bins else 0.0 for bins in found]))[columns]
-                for side in (0, 1)
+                (middle + half * np.array([pair[side] if pair else 0.0 for pair in found]))[columns] for side in (0, 1)
             )
             ratio = ((hi - lo) / np.maximum(core[columns], 1e-300))[core[columns] > 0]
             off.append(np.mean((ratio > 4) | (ratio < 0.25)))
@@ -191,6 +195,48 @@ def measure(table: Table, draws: int) -> Iterator[Mapping[str, Any]]:
             "off": float(np.mean(off)) if off else 0.0,
             "itself": np.mean(itself, axis=0) if itself else np.zeros(2),
         }
+
+
+def split(table: Table, draws: int) -> Iterator[Mapping[str, Any]]:
+    """Compare runs that find their bounds with a share of epsilon 1, and runs with true ones and all of it."""
+    n, m = table.points.shape
+    draws = max(3, draws // MADE) if table.digest == "generated" else draws if n < _LARGE else max(1, draws // 4)
+    exact, delta = count(np.clip(table.points / _HALF, -1.0, 1.0)), stated_delta(None, n)
+    judges: dict[tuple[int, ...], Judge] = {}
+    for share in OF_A_RUN:
+        own, left = split_epsilon(1.0, delta, share)
+        noise = gaussian_noise_multiplier(own, delta - SAMPLER_DELTA) * math.sqrt(m)
+        rng, ratios, refused = np.random.default_rng([_SEED, 3, round(1000 * share)]), [], 0.0
+        for run in range(draws if noise <= MOST * n else 0):
+            found = ends(exact + rng.normal(scale=noise, size=exact.shape), noise)
+            kept = tuple(at for at, pair in enumerate(found) if pair is not None)
+            refused += (1.0 - len(kept) / m) / draws
+            if not kept:
+                continue
+            if kept not in judges:
+                judges[kept] = Judge(table.points[:, list(kept)], table.k, draws)
+            lo, hi = (np.array([_HALF * pair[side] for pair in found if pair]) for side in (0, 1))
+            ratios.append(judges[kept].errors(Bounds(lo, hi), 2, run, left) / judges[kept].base.mean(axis=0))
+        yield {
+            "table": table,
+            "share": share,
+            "noise": noise / n,
+            "ratio": np.array(ratios).reshape(-1, 2),
+            "refused": refused,
+        }
+
+
+def split_report(rows: list[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """Yield a line for each set and share; generated sets of one name stand together."""
+    for name, share in dict.fromkeys((row["table"].name, row["share"]) for row in rows):
+        own = [row for row in rows if (row["table"].name, row["share"]) == (name, share)]
+        table, ratio = own[0]["table"], np.concatenate([row["ratio"] for row in own])
+        n, m = table.points.shape
+        figures = ["-", "-", "-"]
+        if len(ratio):
+            mean, core = ratio.mean(axis=0)
+            figures = [f"{np.mean([row['refused'] for row in own]):.2f}", f"{mean:.3f}", f"{core:.3f}"]
+        yield [name, f"{n:,}", f"{m}", f"{share:g}", f"{own[0]['noise']:.4f}", *figures]
 
 
 def empty_bins() -> tuple[int, int]:
@@ -213,7 +259,7 @@ def together(rows: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         yield {**own[0], **means, "ratio": np.concatenate([row["ratio"] for row in own])}
 
 
-def report(rows: list[Mapping[str, Any]], empty: tuple[int, int], draws: int) -> str:
+def report(rows: list[Mapping[str, Any]], splits: list[Mapping[str, Any]], empty: tuple[int, int], draws: int) -> str:
     """Write the tables."""
     heads = (
         *("set", "records", "columns", "k", "s / N", "refused", "off by 4", "within 1.1", "mean", "itself"),
@@ -247,6 +293,13 @@ def report(rows: list[Mapping[str, Any]], empty: tuple[int, int], draws: int) ->
             markdown_table(heads, [line(row) for row in together(rows) if row["table"].kind == kind]),
         ]
     parts += [
+        "## A share of a run",
+        "Runs of epsilon 1 in all, bounds included (`--bounds private:SHARE`, common masks' noise), over runs of epsilon 1 "
+        "with the true minimum and maximum, on the columns that got bounds: mean NICV. A dash: refused beforehand, for "
+        "too much noise.",
+        markdown_table(
+            ("set", "records", "columns", "share", "s / N", "refused", "mean", "mean, core"), list(split_report(splits))
+        ),
         "## Empty bins",
         f"Of {empty[1]:,} releases of {_EMPTY_COLUMNS} columns with all records in one bin, an empty bin began or ended a core "
         f"in {empty[0]} (alpha {ALPHA:g}: at most {ALPHA * empty[1]:g} expected).",

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.cli.bounds import main as bounds_command
+from fastlloyd.cli.check import main as check_command
 from fastlloyd.cli.dossier import main as dossier_command
 from fastlloyd.cli.plan import main as plan_command
 from fastlloyd.data.bounds import Bounds, parse_bounds
@@ -39,15 +40,16 @@ N = 1500
 
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three sites' files; 'rare' has values that nothing makes stand out, for nearly all are missing."""
+    """Three sites' files; 'rare' has values that nothing makes stand out, nearly all are missing; costs have a tail."""
     folder, rng = tmp_path_factory.mktemp("sites"), np.random.default_rng(4)
     for rank, n in enumerate(SIZES, start=1):
         ages, gains = rng.integers(18, 91, n), np.where(rng.random(n) < 0.5, 0.0, rng.uniform(100, 1000, n))
+        costs = np.random.default_rng(rank).lognormal(6, 1.5, n)
         rows = [
-            f"p{at // 2},{age},{gain:.2f},{at % 2},{1e9 if at == 0 else ''}\n"
-            for at, (age, gain) in enumerate(zip(ages, gains, strict=True))
+            f"p{at // 2},{age},{gain:.2f},{at % 2},{1e9 if at == 0 else ''},{cost:.2f}\n"
+            for at, (age, gain, cost) in enumerate(zip(ages, gains, costs, strict=True))
         ]
-        (folder / f"own_{rank}.csv").write_text("person," + ",".join(COLUMNS) + "\n" + "".join(rows))
+        (folder / f"own_{rank}.csv").write_text("person," + ",".join(COLUMNS) + ",cost\n" + "".join(rows))
     return folder
 
 
@@ -108,6 +110,38 @@ def test_the_bounds_hold_the_values_and_a_column_of_noise_is_refused_by_name(
     for party in clients(3):
         assert [one.name for one in ended.ledgers[party].releases] == [PART]
         assert spent(ended.ledgers[party].releases, 1 / (100 * N)) == pytest.approx(2.0, rel=1e-6)
+
+
+def test_every_other_command_reads_the_file_and_the_dossier_says_who_spent_what_for_it(
+    sites: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = run_together(config_of(sites, columns=(*COLUMNS, "cost")), 3)
+    bounds = found(ended, tmp_path)
+    assert bounds.names == ("age", "gain", "sex", "cost")
+    cost = bounds.hi[3]
+    assert bounds.lo[3] == 0.0 and 2000 < cost < 16384  # a tenth of the costs are above 2,750, a hundredth above 13,000
+    file = str(tmp_path / "found.csv")
+    run = RunConfig(data=str(sites / "own_{client}.csv"), bounds=file, n_total=N, client_caps=(700, 400, 400), k=2)
+    result = run_together(replace(run, epsilon=5.0), 3).outcomes[PartyId(1)].result
+    assert result is not None and result.bounds.hi[3] == cost and result.features == bounds.names
+    (tmp_path / "run.toml").write_text(to_toml(replace(run, data=None), tmp_path))
+    shared = ["--config", str(tmp_path / "run.toml")]
+    assert plan_command(shared) == 0 and "4 features" in capsys.readouterr().out
+    assert check_command([*shared, "--data", str(sites / "own_2.csv"), "--client", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "columns   4 used: age, gain, sex, cost" in said and said.rstrip().endswith("ready")
+    assert (
+        bounds_command(
+            [*shared, "--out", file, "--columns", "age", "-n", "4", "--run-file", str(tmp_path / "again.toml")]
+        )
+        == 0
+    )
+    dossier_command([*shared, "--clients", "3", "--output", str(tmp_path / "dossier")])
+    dossier = (tmp_path / "dossier" / "dossier.md").read_text()
+    run_id = ended.outcomes[PartyId(1)].result.common["run"]
+    for about in (f"run {run_id}: 3 clients without a roster", f"epsilon 2; delta {1 / (100 * N):.6g}; alpha 0.001"):
+        assert about in dossier
+    assert "no bounds of rare: no value but the origin stands out of the noise" in dossier
 
 
 def test_a_box_of_its_own_for_each_column_moves_the_origin(sites: Path, tmp_path: Path) -> None:
@@ -224,6 +258,7 @@ def test_the_command_runs_all_parties_and_the_next_run_reads_its_file(sites: Pat
     assert "verified: " in command(tmp_path, "report", "private-bounds", "--verify")
     page = (tmp_path / "private-bounds" / "report.html").read_text()
     assert "Bounds of 3 columns of records that clients kept to themselves" in page and "cluster of" not in page
+    assert "Not promised: that the bounds reveal nothing about people" in page and "clusters</th>" not in page
     rows = [line.split(",") for line in (tmp_path / "bounds.csv").read_text().splitlines() if line[0] != "#"][1:]
     assert [name for name, _, _ in rows] == ["age", "gain", "sex"]  # the noise is drawn anew: bounds may be wider
     for name, lo, hi in rows:

@@ -21,7 +21,7 @@ from fastlloyd.errors import ConfigError, format_count, name_some
 from fastlloyd.protocol.masked import masked_flow, masked_sights
 from fastlloyd.protocol.sums import Floats, MaskedSums, Part, SumsEnd, SumsParameters, SumsPlan
 from fastlloyd.protocols.private_bounds.plan_lines import GOOD, MOST, check_share
-from fastlloyd.protocols.private_bounds.rounds import ALPHA, BINS, EDGES, count, find
+from fastlloyd.protocols.private_bounds.rounds import ALPHA, BINS, count, ends, find
 from fastlloyd.report.display import csv_cell
 from fastlloyd.report.outlook import PlanLine, Verdict, percent
 from fastlloyd.report.quality import ResultNoise
@@ -178,11 +178,11 @@ class PrivateBounds(MaskedSums):
 def _bounds_file(session: Session, plan: SumsPlan, noisy: Floats, noise: float) -> str:
     """Return the file that `--bounds` reads: where it comes from as comments, and a row for each column with bounds."""
     box = session.inputs.bounds.match(plan.names)
-    found = find(noisy, noise)
+    found = ends(noisy, noise)
     parties = format_count(plan.clients, "client") + " without a roster"
     if session.roster is not None:
         parties = name_some([entry.name for entry in session.roster.entries], _SHOWN)
-    refused = [name for name, bins in zip(plan.names, found, strict=True) if bins is None]
+    refused = [name for name, bounds in zip(plan.names, found, strict=True) if bounds is None]
     about = [
         "# found by fastlloyd with noise; not the smallest and largest values",
         f"# run {session.run_id.hex()}: {parties}",
@@ -194,9 +194,9 @@ def _bounds_file(session: Session, plan: SumsPlan, noisy: Floats, noise: float) 
     table = csv.writer(text, lineterminator="\n")
     table.writerows([line] for line in about)
     table.writerow(("feature", "lo", "hi"))
-    for at, bins in enumerate(found):
-        if bins is not None:
-            lo, hi = (float(box.middle[at] + box.half_width[at] * EDGES[edge]) for edge in (bins[0], bins[1] + 1))
+    for at, bounds in enumerate(found):
+        if bounds is not None:
+            lo, hi = (float(box.middle[at] + box.half_width[at] * end) for end in bounds)
             table.writerow((csv_cell(plan.names[at]), repr(lo), repr(hi)))
     return text.getvalue()
 

@@ -8,6 +8,7 @@ Source: FastLloyd, §5.3.4, for the masked sum; docs/privacy.md, "Bounds that no
 
 from __future__ import annotations
 
+import math
 from statistics import NormalDist
 
 import numpy as np
@@ -22,6 +23,10 @@ ALPHA = 1e-3
 """The probability, at most, that one of the empty bins of all columns begins or ends a core."""
 GROW = 2.0
 """A core grows while the next bin holds more than this times the noise."""
+BEYOND = 0.01
+"""An outer bin is cut where this share of the values would lie beyond, if they thin out as fast as next to it."""
+STEPS = 16
+"""A cut is at a multiple of a bin's width over this, rounded outwards."""
 REACH = 3
 """Bounds of this many bins on one side of the origin, whose far end is 8 times as far as the near one, begin at it."""
 
@@ -111,3 +116,44 @@ def find(noisy: NDArray[np.float64], noise: float) -> list[tuple[int, int] | Non
                 bounds = first, last
         grown.append(bounds)
     return grown
+
+
+def ends(noisy: NDArray[np.float64], noise: float) -> list[tuple[float, float] | None]:
+    """Return the bounds of each column, scaled; None where nothing but the origin stands out.
+
+    Parameters
+    ----------
+    noisy, noise
+        As for `cores`.
+
+    Notes
+    -----
+    The outer edges of the bins of `find`, each moved inwards where the values thin out: a bin that doubles the range
+    is mostly empty if it holds the tail of a column, and columns that are twice too wide count less beside others.
+    With c the count of the outer bin, w its width, and f the geometric mean of its density c / w and that of the bin
+    beside it, an exponential tail of density f at the edge between them holds c in all, and `BEYOND` of the column's
+    values from (c / f) ln(c / (`BEYOND` * all)) on. A bin that is denser than its neighbour, or whose neighbour holds
+    less than `GROW` s, is no tail and stays whole. Nothing but the noisy counts enters: the promise is that of these.
+    """
+    found: list[tuple[float, float] | None] = []
+    for row, bins in zip(noisy, find(noisy, noise), strict=True):
+        bounds = None
+        if bins is not None:
+            first, last = bins
+            everybody = float(row[first : last + 1].clip(0.0).sum())
+            low = EDGES[first + 1] - _tail(row, first, first + 1, noise, everybody) if first < last else EDGES[first]
+            high = EDGES[last] + _tail(row, last, last - 1, noise, everybody) if first < last else EDGES[last + 1]
+            bounds = float(low), float(high)
+        found.append(bounds)
+    return found
+
+
+def _tail(row: NDArray[np.float64], outer: int, inner: int, noise: float, everybody: float) -> float:
+    """Return how much of an outer bin stays within the bounds, from the edge that it shares with the bin beside it."""
+    own, width = float(row[outer]), float(EDGES[outer + 1] - EDGES[outer])
+    density, beside = own / width, float(row[inner]) / float(EDGES[inner + 1] - EDGES[inner])
+    tail = own > 0.0 and row[inner] > GROW * noise and beside > density
+    if not tail or outer in (DOUBLINGS, DOUBLINGS + 1):  # what ends at the origin ends there
+        return width
+    length = own / math.sqrt(density * beside) * math.log(max(own / (BEYOND * everybody), 1.0))
+    return min(math.ceil(length / width * STEPS), STEPS) / STEPS * width

@@ -333,7 +333,7 @@ def result_page(
         settings=[
             (_PARAMETERS[name], str(value) if name == "seed" else _value(value))
             for name, value in given
-            if name in _PARAMETERS
+            if name in _PARAMETERS and (found is None or name != "k")
         ],
         citation=bibtex(Row("", "", "horizontal", "") if row is None else row, document["version"]),
         planned=[(name, _value(value)) for name, value in given if name not in _PARAMETERS],

@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.private_bounds.rounds import ALPHA, BINS, DOUBLINGS, EDGES, GROW, cores, count, find, place
+from fastlloyd.protocols.private_bounds.rounds import (
+    ALPHA,
+    BINS,
+    DOUBLINGS,
+    EDGES,
+    GROW,
+    cores,
+    count,
+    ends,
+    find,
+    place,
+)
 
 NOISE = 10.0
 
@@ -84,3 +95,45 @@ def test_empty_bins_count_at_the_stated_rate() -> None:
         drawn = rng.normal(scale=NOISE, size=(100, 10, BINS))
         wrong += sum(any(core is not None for core in cores(release, NOISE)) for release in drawn)
     assert 0 < ALPHA * 4000 < 12 and wrong < 12
+
+
+def test_an_outer_bin_that_holds_a_tail_is_cut_where_an_exponential_one_would_hold_a_hundredth_beyond() -> None:
+    """Ages, of 48,842 people in Adult: 17 to 90, of whom a hundredth are older than 74 and 0.5 % older than 78."""
+    unit = EDGES[DOUBLINGS + 2]
+    at = {16: DOUBLINGS + 6, 32: DOUBLINGS + 7, 64: DOUBLINGS + 8}  # the bins from 16, 32 and 64 units on
+    ages = {at[16]: 18371.0, at[32]: 28384.0, at[64]: 2087.0}
+    ((low, high),) = ends(noisy(ages), NOISE)
+    density, beside = 2087 / 64, 28384 / 32
+    assert high / unit == 64 + 4 * math.ceil(2087 / math.sqrt(density * beside) * math.log(2087 / 488.42) / 4)
+    assert low == 0.0 and high / unit == 84.0
+    # The same below the origin.
+    ((mirrored, zero),) = ends(noisy({BINS - 1 - bin_: own for bin_, own in ages.items()}), NOISE)
+    assert (mirrored, zero) == (-high, 0.0)
+
+
+def test_an_outer_bin_that_is_no_tail_stays_whole() -> None:
+    """As dense as its neighbour, with one of noise beside it, alone, or at the origin."""
+    found = ends(
+        noisy(
+            {88: 300.0, 89: 600.0},
+            {88: 300.0, 89: 700.0},
+            {89: 900.0, 88: GROW * NOISE},
+            {89: 900.0},
+            {DOUBLINGS + 1: 900.0, DOUBLINGS + 2: 9000.0, DOUBLINGS + 4: 9000.0},
+            {DOUBLINGS + 1: 900.0},
+        ),
+        NOISE,
+    )
+    edges = [(EDGES[first], EDGES[last + 1]) for first, last in ((88, 89), (88, 89), (89, 89), (89, 89))]
+    assert found == [*edges, (0.0, EDGES[DOUBLINGS + 5]), None]
+
+
+def test_bounds_never_leave_their_bins_nor_cross() -> None:
+    rng = np.random.default_rng(11)
+    drawn = rng.normal(scale=NOISE, size=(300, BINS)) + rng.choice([0, 0, 60, 900], (300, BINS))
+    drawn[:, ::2] *= rng.choice([0.0, 1.0], (300, 1))
+    drawn[100:, : DOUBLINGS + 3] = rng.normal(scale=NOISE, size=(200, DOUBLINGS + 3))
+    for bins, bounds in zip(find(drawn, NOISE), ends(drawn, NOISE), strict=True):
+        assert (bins is None) == (bounds is None)
+        if bins is not None and bounds is not None:
+            assert EDGES[bins[0]] <= bounds[0] < bounds[1] <= EDGES[bins[1] + 1]
