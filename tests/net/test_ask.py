@@ -77,7 +77,7 @@ def test_whoever_asks_and_does_not_read_is_dropped(monkeypatch: pytest.MonkeyPat
 
 
 @contextlib.contextmanager
-def answering(words: bytes) -> Iterator[Route]:
+def answering(words: bytes, *, hangs_up: bool = True) -> Iterator[Route]:
     """Listen as something that says these words to whoever asks."""
     with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor(1) as pool:
 
@@ -86,7 +86,8 @@ def answering(words: bytes) -> Iterator[Route]:
             with connection:
                 connection.recv(1000)
                 connection.sendall(words)
-                connection.shutdown(socket.SHUT_WR)
+                if hangs_up:
+                    connection.shutdown(socket.SHUT_WR)
                 end_of(connection)
 
         pool.submit(serve)
@@ -107,6 +108,12 @@ def test_a_server_that_lies_is_refused(answer: Admission, length: int, sentence:
     with answering(Welcome(answer, 1, 2, ASKS, length).encode() + b"abc") as route, pytest.raises(PeerError) as caught:
         route.ask()
     assert sentence in str(caught.value)
+
+
+def test_a_server_that_drips_is_not_said_to_hang_up() -> None:
+    word = Welcome(Admission.OFFER, 1, 2, ASKS, 4).encode() + b"abc"
+    with answering(word, hangs_up=False) as route, pytest.raises(PeerTimeout, match="did not send all of its offer in"):
+        route.ask(0.2)
 
 
 def test_an_older_server_offers_nothing() -> None:

@@ -133,7 +133,8 @@ class Route:
             while (content := stream.take(size)) is None:
                 remaining_s = end - time.monotonic()
                 if stream.ended or remaining_s <= 0:
-                    raise PeerTimeout(f"the server at {self} hung up before it had answered", rank=SERVER.rank)
+                    why = "hung up before it had answered" if stream.ended else "did not send all of its offer in time"
+                    raise PeerTimeout(f"the server at {self} {why}", rank=SERVER.rank)
                 selector.select(remaining_s)
                 try:
                     stream.fill()
