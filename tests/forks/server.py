@@ -107,6 +107,9 @@ def warm() -> None:
         importlib.import_module(name)
     for name in _PROGRAMS:
         del sys.modules[name]  # each fork runs it anew
+    from fastlloyd.report import document
+
+    document.machine()  # which reads the versions of packages once
     import mpi4py
 
     mpi4py.rc.initialize = mpi4py.rc.finalize = False

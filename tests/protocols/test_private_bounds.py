@@ -32,6 +32,7 @@ from fastlloyd.run.simulation import InMemory, run_together
 from fastlloyd.testing import ProtocolContract
 from fastlloyd.testing.whole_run import command
 from fastlloyd.wire.header import Header, PartyId, clients
+from tests import forks
 
 COLUMNS = ("age", "gain", "sex", "rare")
 SIZES = (700, 400, 300)
@@ -249,7 +250,11 @@ def test_it_is_no_protocol_to_choose() -> None:
 
 
 @pytest.mark.process
-def test_the_command_runs_all_parties_and_the_next_run_reads_its_file(sites: Path, tmp_path: Path) -> None:
+def test_the_command_runs_all_parties_and_the_next_run_reads_its_file(
+    sites: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in forks.environment().items():  # with a page
+        monkeypatch.setenv(variable, value)
     words = ("--data", str(sites / "own_{client}.csv"), "--columns", "age,gain,sex", "--n-total", "2100", "-n", "4")
     said = command(tmp_path, "bounds", *words, "--epsilon", "0.8", "--quiet")
     assert "expected: noise on a count of" in said and "bounds of 3 columns in bounds.csv" in said

@@ -210,9 +210,7 @@ def test_another_process_needs_a_file_for_a_budget(tmp_path: Path) -> None:
     assert "expected a ledger file, got ledger=None" in new
     assert "expected a ledger file, got ledger=None" in fitted
     assert free.startswith("passed 1.0") and first.startswith("passed 1.0")
-    (second,) = elsewhere(tmp_path, shared)
-    assert "BudgetError" in second
-    assert passed([lambda: shared.fit(X)]) == 0
+    assert passed([lambda: shared.fit(X)]) == 0, "this process must see what the other one has spent"
 
 
 def test_a_fit_waits_for_the_ledger_file_of_others(tmp_path: Path) -> None:
