@@ -51,7 +51,7 @@ PLACES = {
     "mpmath": {"privacy/", "protocols/vertical_dp/sketch/"},
     "matplotlib": {"report/"},
     "jinja2": {"report/page/"},
-    "pyarrow": {"data/source.py"},
+    "pyarrow": {"data/columnar.py"},
     "duckdb": {"data/connection.py"},
     "psycopg": {"data/connection.py"},
     "pymysql": {"data/mysql.py"},

@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from fastlloyd.data.kinds import ColumnKind
 from fastlloyd.errors import DataError, SourceError
 
 Row = tuple[Any, ...]
-Asked = tuple[tuple[str, ...], Iterator[Sequence[Row]]]
-"""The names of the columns, and the rows, some at a time."""
 CONNECT_TIMEOUT_S = 30
 ONE_SELECT = "expected one SELECT, which is all that --query may be, for the database is only read"
 _BATCH_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedRows:
+    """What a query gives.
+
+    Attributes
+    ----------
+    names : tuple of str
+    kinds : tuple of ColumnKind
+        What each column holds; a column that no role may ask for needs no values.
+    batches : iterator over sequences of rows
+        Some rows at a time.
+    indices : frozenset of str
+        Columns that the source itself calls row labels.
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[ColumnKind, ...]
+    batches: Iterator[Sequence[Row]]
+    indices: frozenset[str] = frozenset()
 
 
 def refused(shown: str, error: Exception, fix: str = "") -> DataError:

@@ -35,9 +35,24 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.asking import CONNECT_TIMEOUT_S, ONE_SELECT, Asked, Row, away, batches, named, refused
+from fastlloyd.data.asking import CONNECT_TIMEOUT_S, ONE_SELECT, AskedRows, Row, away, batches, named, refused
 from fastlloyd.data.delimited import Cells
-from fastlloyd.data.form import MISSING, NO_RECORDS, Cap, is_identifier, needs, number_text
+from fastlloyd.data.form import MISSING, NO_RECORDS, Cap, is_identifier, listed, needs
+from fastlloyd.data.kinds import (
+    ANY,
+    IN_QUERY,
+    MOST_DIGITS,
+    MOST_TEXT,
+    NUMBERS,
+    SINGLE,
+    TEXT,
+    TRUTH,
+    ColumnKind,
+    check_kind,
+    name_cells,
+    pandas_indices,
+    plain_number,
+)
 from fastlloyd.data.mysql import ask_mysql
 from fastlloyd.errors import DataError, Interrupted, format_count
 
@@ -52,16 +67,16 @@ _DUCKDB_PROCESS_BYTES = 2 << 30
 _LESS = "a query may take 1 GB for its tables and 2 GB in all; let it give less text, and no lists"
 _READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
 
-MOST_TEXT = 1000
-"""The most characters of a name; longer text is not stored."""
+_LARGE = b"\0"
+"""Begins a whole number that is stored as its digits: it has more than 64 bits."""
 _CACHE_KIB = 1 << 14
 _READ_VALUES = 1 << 19
+_READ_NAMES = 1000
 _SHOWN = 60
+_SHOWN_TABLES = 8
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-_EXACT = 1 << 53
 _MOST_COLUMNS = 2000
 _PLAIN = {int, float, str, type(None)}
-_FIX = "convert it in --query (CAST), or leave the column out with --columns"
 
 
 class Answer:
@@ -73,6 +88,10 @@ class Answer:
         The database, for errors.
     names : sequence of str, length d
     batches : iterator over sequences of rows, each of d values
+    kinds : sequence of ColumnKind, length d
+        Empty: each cell decides.
+    indices : frozenset of str
+        As `AskedRows` has them.
     key : str or None
         The column that names rows in errors; None, or no such column: the first that is called like an identifier.
     cap : Cap or None
@@ -81,6 +100,8 @@ class Answer:
     Attributes
     ----------
     names : tuple of str, length d
+    kinds : tuple of ColumnKind, length d
+    indices : frozenset of str
     numeric : tuple of bool, length d
         Which columns hold numbers, or nothing at all.
     rows : int
@@ -101,10 +122,13 @@ class Answer:
         names: Sequence[str],
         batches: Iterator[Sequence[tuple[Any, ...]]],
         *,
+        kinds: Sequence[ColumnKind] = (),
+        indices: frozenset[str] = frozenset(),
         key: str | None = None,
         cap: Cap | None = None,
     ) -> None:
-        self.names = tuple(names)
+        self.names, self.indices = tuple(names), indices
+        self.kinds = tuple(kinds) or (ANY,) * len(self.names)
         if len(self.names) > _MOST_COLUMNS:
             raise DataError(
                 f"{source}: {format_count(len(names), 'column')}, expected at most {_MOST_COLUMNS}; name those to use "
@@ -115,7 +139,8 @@ class Answer:
         self._key = self.names.index(named[0]) if named else None
         self._store = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         weakref.finalize(self, self._store.close)
-        self._kinds: list[set[type]] = [set() for _ in self.names]
+        self._found: list[set[type]] = [set() for _ in self.names]
+        self._large = [False] * len(self.names)
         try:
             self.rows = self._keep(batches, cap)
         except sqlite3.Error as error:
@@ -123,7 +148,10 @@ class Answer:
                 f"{source}: its rows cannot be kept on the disk ({error}); make room there, or name a folder of "
                 "another disk in TMPDIR"
             ) from error
-        self.numeric = tuple(kinds <= {type(None)} or bool(kinds & {int, float}) for kinds in self._kinds)
+        self.numeric = tuple(
+            kind.is_number if kind.words else found <= {type(None)} or bool(found & {int, float})
+            for kind, found in zip(self.kinds, self._found, strict=True)
+        )
 
     def _keep(self, batches: Iterator[Sequence[tuple[Any, ...]]], cap: Cap | None) -> int:
         """Check all rows and store them, sorted."""
@@ -153,7 +181,9 @@ class Answer:
         return int(rows)
 
     def _checked(self, at: int, values: Sequence[Any]) -> Sequence[Any]:
-        """Return some values of a column as they are stored, and note their kinds."""
+        """Return some values of a column as they are stored, and note their types; what nobody reads is not stored."""
+        if not self.kinds[at].is_read:
+            return [None] * len(values)
         kinds = set(map(type, values))
         odd = not kinds <= _PLAIN
         if int in kinds:
@@ -162,7 +192,8 @@ class Answer:
         if str in kinds:
             odd |= max(len(value) for value in values if type(value) is str) > MOST_TEXT
         kept = list(map(_cell, values)) if odd else values
-        self._kinds[at] |= set(map(type, kept))
+        self._found[at] |= {int if _is_large(value) else type(value) for value in kept} if odd else kinds
+        self._large[at] |= odd and any(map(_is_large, kept))
         return kept
 
     def chunks(
@@ -181,7 +212,7 @@ class Answer:
         most = max(1, _READ_VALUES // max(1, len(numbers)))
         cursor = self._store.execute(f"SELECT {columns} FROM sorted ORDER BY rowid")  # noqa: S608
         names = [self.texts(at, any_number=place >= len(texts) - loose) for place, at in enumerate(texts)]
-        odd = any(self._kinds[at] & {str, bytes} for at in numbers)
+        odd = any(self._large[at] or self._found[at] & {str, bytes} for at in numbers)
         done = 0
         while rows := cursor.fetchmany(most if height is None else min(height, most)):
             if odd:
@@ -194,11 +225,13 @@ class Answer:
         """Return a row's numbers where some columns hold other cells too."""
         numbers: list[float | None] = []
         for at, cell in zip(chosen, values, strict=True):
-            value = None if isinstance(cell, str) and cell.strip().lower() in MISSING else cell
+            value = None if isinstance(cell, str) and cell.strip().lower() in MISSING else _whole(cell)
+            if isinstance(value, int):
+                value = _real(value)
             if isinstance(value, str | bytes):
                 raise DataError(
                     f"{self._source}, {self.row(row)}, column {self.names[at]!r}: expected a number, got "
-                    f"{_described(value)}; {_FIX}"
+                    f"{_described(value)}; {IN_QUERY}"
                 )
             numbers.append(value)
         return numbers
@@ -211,19 +244,19 @@ class Answer:
         DataError
             A value is neither text nor a whole number, or with `any_number` no number.
         """
-        expected = "numbers" if any_number else "whole numbers"
+        where, kind = f"{self._source}, column {self.names[column]!r}", self.kinds[column]
         values = self._store.execute(f"SELECT c{column} FROM sorted ORDER BY rowid")  # noqa: S608
-        for (cell,) in values:
-            whole = type(cell) is float and cell.is_integer() and abs(cell) < _EXACT
-            value = int(cell) if whole else cell
-            if any_number and isinstance(value, float):
-                value = number_text(value)
-            if isinstance(value, float | bytes):
-                raise DataError(
-                    f"{self._source}, column {self.names[column]!r}: expected {expected} or text, got "
-                    f"{_described(value)}; {_FIX}"
+        while batch := values.fetchmany(_READ_NAMES):
+            cells = [_whole(cell) for (cell,) in batch]
+            if odd := next((cell for cell in cells if isinstance(cell, bytes)), None):
+                check_kind(
+                    self._source,
+                    self.names[column],
+                    ColumnKind(_described(odd)),
+                    "beside" if any_number else "name",
+                    IN_QUERY,
                 )
-            yield "" if value is None else str(value).strip()
+            yield from name_cells(cells, kind, where, IN_QUERY, any_number=any_number)
 
     def named(self, column: str) -> Names:
         """Return a column of names that can be iterated many times and takes no memory."""
@@ -238,7 +271,7 @@ class Answer:
         name = self.names[self._key]
         if value is None:
             return f"the row without {name!r}"
-        text = repr(value)
+        text = repr(_whole(value))
         return f"the row of {name!r} {text if len(text) <= _SHOWN else text[:_SHOWN] + '..'}"
 
 
@@ -258,15 +291,37 @@ def _cell(value: Any) -> int | float | str | bytes | None:
     kind = type(value)
     if value is None or kind is float:
         return value  # type: ignore[no-any-return]
+    if kind is bool:
+        return "true" if value else "false"
     if kind is int:
-        return value if _LEAST <= value <= _MOST else _real(value)
+        return _stored(value)
     if kind is Decimal:
-        return _decimal(value)
+        value = plain_number(value)
+        return _stored(value) if type(value) is int else value
     if kind is UUID:
         return str(value)
+    if kind is _NoText:
+        return b"text that is not UTF-8"
     if kind is not str:
         return kind.__name__.encode()[:_SHOWN]
     return value if len(value) <= MOST_TEXT else b"text of more than " + str(MOST_TEXT).encode() + b" characters"
+
+
+def _stored(value: int) -> int | float | bytes:
+    """Return a whole number as it is stored: digits where it has more than 64 bits."""
+    if _LEAST <= value <= _MOST:
+        return value
+    return _LARGE + str(value).encode() if abs(value) < 10**MOST_DIGITS else _real(value)
+
+
+def _is_large(value: object) -> bool:
+    """Whether a value is stored as digits."""
+    return isinstance(value, bytes) and value.startswith(_LARGE)
+
+
+def _whole(value: Any) -> Any:
+    """Return the whole number that is stored as digits, and any other value as it is."""
+    return int(value[1:]) if _is_large(value) else value
 
 
 def _real(value: int) -> float:
@@ -277,27 +332,15 @@ def _real(value: int) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _decimal(value: Decimal) -> int | float | None:
-    """Return a decimal number exactly where it is a whole one of 64 bits, else the nearest float."""
-    if value.is_nan():
-        return None
-    # Never int() of a large exponent: 1E+999999999 has as many digits.
-    if value.is_finite() and value.adjusted() < 18 and value == value.to_integral_value():
-        return int(value)
-    return float(value)
-
-
-def _described(value: object) -> str:
+def _described(value: str | bytes) -> str:
     """Describe a value without showing it."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return "text" if isinstance(value, str) else "a number that is not whole"
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else "text"
 
 
 @contextlib.contextmanager
 def ask(
     kind: str, place: str, query: str | None, table: str | None, shown: str, *, wait_s: float = math.inf
-) -> Iterator[Asked]:
+) -> Iterator[AskedRows]:
     """Open a database, query it, and close it at the end.
 
     Parameters
@@ -318,20 +361,25 @@ def ask(
     ConfigError
         The library that reads it is not installed.
     """
-    openers: dict[str, Callable[[str, str, str], AbstractContextManager[Asked]]] = {
+    openers: dict[str, Callable[[str, str, str], AbstractContextManager[AskedRows]]] = {
         **{"sqlite": partial(_sqlite, wait_s=wait_s), "duckdb": _duckdb, "parquet": _parquet},
         "postgresql": partial(_postgresql, wait_s=wait_s),
         "mysql": partial(ask_mysql, wait_s=wait_s),
     }
-    mark = "`" if kind == "mysql" else '"'
-    text = query if query is not None else f"SELECT * FROM {_quoted(table or _WHOLE, mark)}"  # noqa: S608
+    text = query if query is not None else _of_table(table, "`" if kind == "mysql" else '"')
     with openers[kind](place, text, shown) as asked:
         yield asked
 
 
-def _quoted(table: str, mark: str) -> str:
-    """Quote the name of a table, perhaps after that of its schema, so that nothing in it is read as SQL."""
-    return ".".join(mark + part.replace(mark, 2 * mark) + mark for part in table.split("."))
+def _of_table(table: str | None, mark: str = '"') -> str:
+    """Return the query for all of a table; its name may stand after that of its schema."""
+    parts = (table or _WHOLE).split(".")
+    return f"SELECT * FROM {'.'.join(_quoted(part, mark) for part in parts)}"  # noqa: S608
+
+
+def _quoted(name: str, mark: str = '"') -> str:
+    """Quote a name, so that nothing in it is read as SQL."""
+    return mark + name.replace(mark, 2 * mark) + mark
 
 
 def _file(place: str, kind: str) -> Path:
@@ -345,7 +393,7 @@ def _file(place: str, kind: str) -> Path:
 
 
 @contextlib.contextmanager
-def _sqlite(place: str, query: str, shown: str, wait_s: float) -> Iterator[Asked]:
+def _sqlite(place: str, query: str, shown: str, wait_s: float) -> Iterator[AskedRows]:
     """Query a file of SQLite."""
     path = _file(place, "SQLite")
     address = f"{path.absolute().as_uri()}?mode=ro"
@@ -353,6 +401,7 @@ def _sqlite(place: str, query: str, shown: str, wait_s: float) -> Iterator[Asked
         _sqlite_errors(shown),
         closing(sqlite3.connect(address, min(_SQLITE_BUSY_S, wait_s), uri=True, isolation_level=None)) as connection,
     ):
+        connection.text_factory = _utf8
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_CELL_BYTES)
         for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
             connection.execute(f"PRAGMA {pragma}")
@@ -361,7 +410,20 @@ def _sqlite(place: str, query: str, shown: str, wait_s: float) -> Iterator[Asked
         # Python handles a signal only when SQLite calls it, so it is called now and then.
         connection.set_progress_handler(lambda: 0, _SQLITE_STEPS)
         cursor = connection.execute(query)
-        yield named(cursor.description, shown), _sqlite_batches(cursor, shown)
+        names = named(cursor.description, shown)
+        yield AskedRows(names=names, kinds=(ANY,) * len(names), batches=_sqlite_batches(cursor, shown))
+
+
+def _utf8(text: bytes) -> str | _NoText:
+    """Return the text of a cell; other bytes may stand in a column that nobody uses."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return _NoText()
+
+
+class _NoText:
+    """A cell that is called text and is none."""
 
 
 def _sqlite_batches(cursor: sqlite3.Cursor, shown: str) -> Iterator[Sequence[Row]]:
@@ -384,42 +446,80 @@ def _sqlite_errors(shown: str) -> Iterator[None]:
         raise refused(shown, error, f"; {ONE_SELECT}" if wrote else "") from error
 
 
-def _duckdb(place: str, query: str, shown: str) -> AbstractContextManager[Asked]:
+def _duckdb(place: str, query: str, shown: str) -> AbstractContextManager[AskedRows]:
     """Query a file of DuckDB, which may read no other file."""
     with needs("duckdb", _DUCKDB, "sql"):
         import duckdb
-    return _in_duckdb(duckdb, str(_file(place, "DuckDB")), query, shown, lambda connection: None, read_only=True)
+    return _in_duckdb(duckdb, str(_file(place, "DuckDB")), query, shown, lambda _: frozenset(), read_only=True)
+
+
+def _parts(folder: Path) -> list[Path]:
+    """Return the Parquet files of a folder, or those of its parts KEY=VALUE/, perhaps in one another."""
+    own = sorted(folder.glob("*.parquet"))
+    if own:
+        return own
+    inner = [path for path in sorted(folder.iterdir()) if path.is_dir() and "=" in path.name]
+    return [part for path in inner for part in _parts(path)]
+
+
+def _parquet_indices(connection: Any, part: Path) -> frozenset[str]:
+    """Return the columns that the metadata of pandas call row labels."""
+    asked = "SELECT value FROM parquet_kv_metadata($1) WHERE key = 'pandas'"
+    rows = connection.execute(asked, [str(part.resolve())]).fetchall()
+    return frozenset().union(*(pandas_indices(bytes(value)) for (value,) in rows))
 
 
 _WHOLE = "records"
 """The table of a folder whose Parquet files form one table."""
 
 
-def _parquet(place: str, query: str, shown: str) -> AbstractContextManager[Asked]:
+def _parquet(place: str, query: str, shown: str) -> AbstractContextManager[AskedRows]:
     """Query a folder of Parquet files, and no file outside it."""
     with needs("duckdb", _DUCKDB, "sql"):
         import duckdb
     folder = Path(place)
     tables = {path.stem: [path] for path in sorted(folder.glob("*.parquet"))}
-    tables |= {inner.name: parts for inner in sorted(folder.iterdir()) if (parts := sorted(inner.glob("*.parquet")))}
+    inner = [path for path in sorted(folder.iterdir()) if path.is_dir()]
+    tables |= {path.name: parts for path in inner if (parts := _parts(path))}
+    if parts := _parts(folder):
+        tables.setdefault(_WHOLE, parts)
     if not tables:
-        raise DataError(f"{folder}: expected Parquet files in this folder, or folders of them, got none; check --data")
-    tables.setdefault(_WHOLE, sorted(folder.glob("*.parquet")))
+        deep = next(folder.rglob("*.parquet"), None)
+        hint = "" if deep is None else f"; they lie deeper, in {deep.parent.relative_to(folder)}/"
+        raise DataError(
+            f"{folder}: expected Parquet files in this folder, or folders of them, got none{hint}; check --data"
+        )
+    if _WHOLE not in tables and query == _of_table(None):
+        raise DataError(
+            f"{folder}: expected Parquet files in this folder, got folders of them, each of which is a table; name one "
+            f"with --table ({listed(sorted(tables), _SHOWN_TABLES)})"
+        )
 
-    def prepare(connection: Any) -> None:
+    def prepare(connection: Any) -> frozenset[str]:
         for name, parts in tables.items():
-            if parts:
-                connection.read_parquet([str(part.resolve()) for part in parts]).create_view(name)
+            paths = ", ".join("'" + str(part.resolve()).replace("'", "''") + "'" for part in parts)
+            connection.execute(
+                f"CREATE VIEW {_quoted(name)} AS SELECT * FROM read_parquet([{paths}], "  # noqa: S608
+                f"hive_partitioning = {parts[0].parent != folder and '=' in parts[0].parent.name}, "
+                "hive_types_autocast = false)"
+            )
         found = {path.resolve().parent for parts in tables.values() for path in parts}
         connection.execute("SET allowed_directories = $1", [[f"{path}/" for path in (folder.resolve(), *found)]])
+        return frozenset().union(*(_parquet_indices(connection, parts[0]) for parts in tables.values()))
 
     return _in_duckdb(duckdb, ":memory:", query, shown, prepare)
 
 
 @contextlib.contextmanager
 def _in_duckdb(
-    duckdb: Any, database: str, query: str, shown: str, prepare: Callable[[Any], None], *, read_only: bool = False
-) -> Iterator[Asked]:
+    duckdb: Any,
+    database: str,
+    query: str,
+    shown: str,
+    prepare: Callable[[Any], frozenset[str]],
+    *,
+    read_only: bool = False,
+) -> Iterator[AskedRows]:
     """Run one SELECT, in a separate thread: DuckDB may compute for hours before it looks for a signal.
 
     Its memory is bounded, it loads no extension, and after `prepare` it reads no other file, for good.
@@ -446,7 +546,7 @@ def _in_duckdb(
                         connection.interrupt()  # this thread stops: the other one would go on
                         raise
 
-                prepare(connection)
+                indices = prepare(connection)
                 connection.execute("SET enable_external_access = false")
                 connection.execute("SET lock_configuration = true")
                 statements = connection.extract_statements(query)
@@ -454,14 +554,54 @@ def _in_duckdb(
                     kinds = ", ".join(statement.type.name for statement in statements) or "none"
                     number = format_count(len(statements), "statement")
                     raise DataError(f"{shown}: {ONE_SELECT}; got {number} ({kinds})")
-                apart(connection.execute, statements[0])
-                yield named(connection.description, shown), batches(partial(apart, connection.fetchmany))
+                query = statements[0].query.rstrip().rstrip(";")
+                columns = [row[:2] for row in apart(connection.execute, f"DESCRIBE {query}").fetchall()]
+                found = tuple(_duckdb_kind(kind) for _, kind in columns)
+                apart(connection.execute, _read_only_what_is_used(query, found))
+                yield AskedRows(
+                    names=tuple(str(name) for name, _ in columns),
+                    kinds=found,
+                    batches=batches(partial(apart, connection.fetchmany)),
+                    indices=indices,
+                )
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             raise refused(shown, error, f"; {_LESS}") from error
         except duckdb.Error as error:
             # While another process writes, DuckDB opens no file; it has no error class for that.
             locked = isinstance(error, duckdb.IOException) and "lock on file" in str(error)
             raise (away if locked else refused)(shown, error) from error
+
+
+_DUCKDB_KINDS = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "DECIMAL", '"NULL"'), NUMBERS),
+    **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"), NUMBERS),
+    **dict.fromkeys(("VARCHAR", "ENUM", "UUID"), TEXT),
+    **{
+        "FLOAT": SINGLE,
+        "BOOLEAN": TRUTH,
+        "DATE": ColumnKind("dates"),
+        "INTERVAL": ColumnKind("durations"),
+        "BLOB": ColumnKind("bytes"),
+    },
+    **dict.fromkeys(("TIME", "TIME WITH TIME ZONE", "TIME_NS"), ColumnKind("times of day")),
+    **{"STRUCT": ColumnKind("structures"), "MAP": ColumnKind("structures"), "UNION": ColumnKind("structures")},
+}
+
+
+def _duckdb_kind(name: str) -> ColumnKind:
+    """Return what a column of a type of DuckDB holds."""
+    if name.endswith("]"):
+        return ColumnKind("lists")
+    if name.startswith("TIMESTAMP"):
+        return ColumnKind("points in time")
+    return _DUCKDB_KINDS.get(name.partition("(")[0], ColumnKind(name[:_SHOWN]))
+
+
+def _read_only_what_is_used(query: str, kinds: Sequence[ColumnKind]) -> str:
+    """Return a query that converts no column that nobody reads: the driver may have no value for it."""
+    columns = ", ".join(f"c{at}" for at in range(len(kinds)))
+    chosen = ", ".join(f"c{at}" if kind.is_read else "NULL" for at, kind in enumerate(kinds))
+    return f"SELECT {chosen} FROM ({query}\n) AS asked({columns})"  # noqa: S608
 
 
 @contextlib.contextmanager
@@ -494,11 +634,41 @@ def _data_bytes() -> int:
     return 1024 * int(found[1]) if found else 0
 
 
-_MOMENTS = ("date", "time", "timetz", "timestamp", "timestamptz", "interval")
+_POSTGRESQL_KINDS = {
+    **dict.fromkeys(("int2", "int4", "int8", "float8", "numeric", "oid"), NUMBERS),
+    **dict.fromkeys(("text", "varchar", "bpchar", "char", "name", "uuid", "unknown"), TEXT),
+    **{
+        "float4": SINGLE,
+        "bool": TRUTH,
+        "date": ColumnKind("dates"),
+        "interval": ColumnKind("durations"),
+        "bytea": ColumnKind("bytes"),
+    },
+    **dict.fromkeys(("time", "timetz"), ColumnKind("times of day")),
+    **dict.fromkeys(("timestamp", "timestamptz"), ColumnKind("points in time")),
+}
+
+
+def _postgresql_kinds(connection: Any) -> dict[int, ColumnKind]:
+    """Return what columns hold, by the type's number; convert no other types, for Python may have no value of them.
+
+    A type of the database itself, such as an ENUM, is text.
+    """
+    kinds: dict[int, ColumnKind] = {}
+    for info in connection.adapters.types:
+        kinds[info.oid] = _POSTGRESQL_KINDS.get(info.name, ColumnKind(info.name))
+        if info.array_oid:
+            kinds[info.array_oid] = ColumnKind("lists")
+    adapt = _psycopg().adapt
+    unread = type("Unread", (adapt.Loader,), {"load": lambda *_: None})
+    for oid, kind in kinds.items():
+        if not kind.is_read:
+            connection.adapters.register_loader(oid, unread)
+    return kinds
 
 
 @contextlib.contextmanager
-def _postgresql(place: str, query: str, shown: str, wait_s: float) -> Iterator[Asked]:
+def _postgresql(place: str, query: str, shown: str, wait_s: float) -> Iterator[AskedRows]:
     """Query a server of PostgreSQL, in one read-only transaction."""
     psycopg = _psycopg()
     try:
@@ -514,9 +684,7 @@ def _postgresql(place: str, query: str, shown: str, wait_s: float) -> Iterator[A
         ) from error
     with closing(connection):
         connection.read_only = True
-        for name in _MOMENTS:  # no features: infinity, or a year before 1, has no value of Python
-            unread = type(name, (psycopg.adapt.Loader,), {"load": lambda self, _: self})
-            connection.adapters.register_loader(name, unread)
+        kinds = _postgresql_kinds(connection)
         try:
             # One row at a time in memory, and by the protocol that takes one statement: after a second one, such as
             # COMMIT, a third would no longer be in the read-only transaction.
@@ -524,7 +692,11 @@ def _postgresql(place: str, query: str, shown: str, wait_s: float) -> Iterator[A
                 first = next(rows, None)
                 if first is None:
                     raise DataError(f"{shown}: the answer has no rows; {NO_RECORDS}")
-                yield named(cursor.description, shown), batches(partial(islice, chain([first], rows)))
+                yield AskedRows(
+                    names=named(cursor.description, shown),
+                    kinds=tuple(kinds.get(column.type_code, TEXT) for column in cursor.description or ()),
+                    batches=batches(partial(islice, chain([first], rows))),
+                )
         except (psycopg.Error, UnicodeError) as error:
             if connection.broken or str(getattr(error, "sqlstate", None) or "").startswith(_PASSING):
                 raise away(shown, error) from error

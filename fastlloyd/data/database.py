@@ -113,8 +113,11 @@ class Database:
         while True:
             try:
                 asked = ask(self.kind, self.place, self.query, self.table, str(self), wait_s=max(left, 0.0))
-                with asked as (names, batches):
-                    return Answer(str(self), names, batches, key=self.key, cap=cap)
+                with asked as found:
+                    kinds, indices = found.kinds, found.indices
+                    return Answer(
+                        str(self), found.names, found.batches, kinds=kinds, indices=indices, key=self.key, cap=cap
+                    )
             except SourceError as error:
                 left = end - time.monotonic()
                 if left < pause:

@@ -131,6 +131,8 @@ class Delimited:
 
     def __init__(self, path: Path, file: BinaryIO, form: Form) -> None:
         self._path, self._form, self._start = path, form, b""
+        # A cell that nobody uses may be as long as a line.
+        csv.field_size_limit(max(csv.field_size_limit(), _MOST_LINE_BYTES))
         with self._reading():
             data = gzip.GzipFile(fileobj=file) if path.name.lower().endswith(".gz") else file
             self._start = data.peek(4)[:4]  # type: ignore[union-attr]
@@ -193,8 +195,6 @@ class Delimited:
             return None
         columns: tuple[list[str], ...] = ()
         if texts:
-            if any(len(line) > csv.field_size_limit() for line in lines):
-                return None
             columns = tuple([line.split(mark, at + 1)[at].strip() for line in lines] for at in texts)
         if not numbers or not lines:
             return (
@@ -249,8 +249,8 @@ class Delimited:
         return Cells(np.array(block, dtype=np.float64), tuple(columns), self._before + 1 if one_line_each else None)
 
     def _reader(self, lines: Iterable[str]) -> Any:
-        """Split lines into cells."""
-        return csv.reader(lines, delimiter=self._form.delimiter, skipinitialspace=True)
+        """Split lines into cells; a quote that is never closed would swallow all rows after it."""
+        return csv.reader(lines, delimiter=self._form.delimiter, skipinitialspace=True, strict=True)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:

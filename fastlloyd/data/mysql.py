@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from fastlloyd.data.asking import CONNECT_TIMEOUT_S, ONE_SELECT, Asked, Row, away, batches, named, refused
+from fastlloyd.data.asking import CONNECT_TIMEOUT_S, ONE_SELECT, AskedRows, Row, away, batches, named, refused
 from fastlloyd.data.form import needs
+from fastlloyd.data.kinds import ANY, NUMBERS, SINGLE, TEXT, ColumnKind
 from fastlloyd.errors import ConfigError, DataError, Interrupted, did_you_mean
 from fastlloyd.wire.regular import read_regular
 
@@ -43,12 +44,17 @@ _NO_RIGHT = {1044, 1142, 1143, 1370}
 _READ_ONLY = 1792
 _NO_TLS = 2026
 _PORT = 3306
+_BINARY = 63
+_MOMENTS = {
+    **{"DATE": "dates", "NEWDATE": "dates", "TIME": "times of day"},
+    **{"DATETIME": "points in time", "TIMESTAMP": "points in time"},
+}
 # What a hostile server can make of PyMySQL.
 _NONSENSE = (UnicodeError, ValueError, ArithmeticError, LookupError, RuntimeError, AssertionError, struct.error)
 
 
 @contextlib.contextmanager
-def ask_mysql(place: str, query: str, shown: str, wait_s: float) -> Iterator[Asked]:
+def ask_mysql(place: str, query: str, shown: str, wait_s: float) -> Iterator[AskedRows]:
     """Query a server of MariaDB or MySQL, in one read-only transaction.
 
     Parameters
@@ -90,7 +96,9 @@ def ask_mysql(place: str, query: str, shown: str, wait_s: float) -> Iterator[Ask
             with _errors(pymysql, shown):
                 cursor.execute("START TRANSACTION READ ONLY")
                 cursor.execute(query)
-            yield named(cursor.description, shown), _rows(pymysql, cursor, shown)
+            names = named(cursor.description, shown)
+            kinds = tuple(_kind(pymysql, column) for column in cursor._result.fields)
+            yield AskedRows(names=names, kinds=kinds, batches=_rows(pymysql, cursor, shown))
         except (Interrupted, KeyboardInterrupt):
             with contextlib.suppress(Exception), closing(pymysql.connect(**settings, read_timeout=wait)) as other:
                 other.query(f"KILL QUERY {connection.thread_id()}")  # the server would go on
@@ -227,17 +235,19 @@ def _account(file: str | None) -> tuple[str | None, bytes]:
 
 
 def _conversions(pymysql: Any) -> dict[int, Any]:
-    """Return what each type of a column becomes; text stays text, and a moment is named by its kind."""
+    """Return what each type of a column becomes; text stays text, and a moment nothing."""
     types = pymysql.constants.FIELD_TYPE
     whole = ("TINY", "SHORT", "LONG", "LONGLONG", "INT24", "YEAR")
-    moments = {"DATE": "date", "TIME": "time", "DATETIME": "datetime", "TIMESTAMP": "datetime"}
     return (
         {getattr(types, name): int for name in whole}
         | {types.FLOAT: float, types.DOUBLE: float, types.DECIMAL: Decimal, types.NEWDECIMAL: Decimal}
-        | {getattr(types, name): _constant(type(kind, (), {})()) for name, kind in moments.items()}
+        | {getattr(types, name): lambda _: None for name in _MOMENTS}
     )
 
 
-def _constant(value: object) -> Any:
-    """Return a function of one argument that returns this value."""
-    return lambda _: value
+def _kind(pymysql: Any, column: Any) -> ColumnKind:
+    """Return what a column holds; of text and bytes, which have the same types here, each cell decides."""
+    types = pymysql.constants.FIELD_TYPE
+    moments = {getattr(types, name): ColumnKind(words) for name, words in _MOMENTS.items()}
+    found: dict[int, ColumnKind] = dict.fromkeys(_conversions(pymysql), NUMBERS) | {types.FLOAT: SINGLE} | moments
+    return found.get(int(column.type_code), TEXT if column.charsetnr != _BINARY else ANY)

@@ -15,6 +15,7 @@ from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Database
 from fastlloyd.data.delimited import Cells
 from fastlloyd.data.form import Cap, DataFile, is_identifier, listed, other_decimal
+from fastlloyd.data.kinds import FIX, check_length
 from fastlloyd.data.merge import Unit, number_people
 from fastlloyd.data.missing import GAPS, MISSING_RULES, refuse_infinite
 from fastlloyd.data.source import Source
@@ -138,6 +139,8 @@ class Reading:
             self.cap.check(place, self.source.rows, counted=True)
         for cells in self.source.chunks(self.chosen, named, height, loose=len(self.beside)):
             refuse_infinite(cells.values, partial(self.place, cells.first_line, done))
+            for index, own in zip(named, cells.texts, strict=True):
+                check_length(own, partial(self._place_of, cells.first_line, done, self.source.names[index]), FIX)
             where: dict[str, Any] = {"source": str(place), "done": done, "row": place.row}
             made = [self.lists.indicate(column, own, **where) for column, own in zip(lists, cells.texts, strict=False)]
             people = None if unit is None else number_people(cells.texts[person], numbers, column=unit.column, **where)
@@ -161,9 +164,12 @@ class Reading:
 
     def place(self, first_line: int | None, done: int, row: int, column: int) -> str:
         """Name a cell so that its owner can find it; `done` rows came before."""
+        return self._place_of(first_line, done, self.features[column], row)
+
+    def _place_of(self, first_line: int | None, done: int, column: str, row: int) -> str:
         place, row = self.source.place, done + row
         line = f" (line {first_line + row})" if first_line is not None else ""
-        return f"{place}, {place.row(row)}{line}, column {self.features[column]!r}"
+        return f"{place}, {place.row(row)}{line}, column {column!r}"
 
 
 def _chosen(source: Source, columns: tuple[str, ...], ignore: tuple[str, ...], categories: Categories) -> list[int]:
@@ -191,7 +197,7 @@ def _chosen(source: Source, columns: tuple[str, ...], ignore: tuple[str, ...], c
         chosen = [at[name] for name in columns if name not in left_out]
     else:
         usable = [number and not is_identifier(name) for number, name in zip(source.numeric, names, strict=True)]
-        ignored = set(ignore)
+        ignored = {*ignore, *source.indices}
         chosen = [i for i, name in enumerate(names) if usable[i] and name not in ignored]
         _refuse_otherwise(source, ignore)
     if not chosen and not categories.columns:

@@ -1,7 +1,7 @@
 """Opens tables and reads them once: csv, csv.gz, npy, npz, parquet and databases.
 
 One pass reads numbers and text, such as ids, of the same rows. A file may change between two passes, and the second
-would read the ids of other rows. This is the only module that imports pyarrow.
+would read the ids of other rows.
 
 Source: docs/guide.md, "Your own data".
 """
@@ -21,15 +21,15 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.data.columnar import Columnar
 from fastlloyd.data.database import Database, Place, place_of
 from fastlloyd.data.delimited import Cells, Delimited
-from fastlloyd.data.form import NO_RECORDS, SUFFIXES, Cap, DataFile, Otherwise, listed, needs, number_text
+from fastlloyd.data.form import NO_RECORDS, SUFFIXES, Cap, DataFile, Otherwise, listed
+from fastlloyd.data.kinds import ANY, FIX, HALF, IN_QUERY, NUMBERS, SINGLE, ColumnKind, Role, check_kind, name_cells
 from fastlloyd.errors import DataError, did_you_mean
 from fastlloyd.kmeans.stored import release
 
-_BATCH_ROWS = 1 << 16
 _SHOWN_CHARACTERS = 300
-_BATCH_VALUES = 1 << 24
 _ONE_PASS = (".csv", ".csv.gz")
 
 
@@ -42,14 +42,16 @@ class Source:
     place : Place
     names : tuple of str
         Of all columns, used or not.
+    kinds : tuple of ColumnKind
+        What each column holds.
     numeric : tuple of bool
         Which columns hold numbers.
+    indices : frozenset of str
+        Columns that the file itself calls row labels.
     otherwise : tuple of 'fraction', 'either' or None
         As for `Delimited`; empty for other files.
-    chunks : callable
-        Takes the columns of numbers, the columns of text, the most rows of a chunk (None: the fastest), and `loose`,
-        how many of the last columns of text may hold any numbers (default 0: the others hold names, which are whole
-        numbers or text). Returns an iterator over `Cells`. Can be called once.
+    read : callable
+        What `chunks` calls.
     rows : int or None
         None where the number is known only after reading.
     at_once : bool
@@ -58,11 +60,40 @@ class Source:
 
     place: Place
     names: tuple[str, ...]
+    kinds: tuple[ColumnKind, ...]
     numeric: tuple[bool, ...]
+    indices: frozenset[str] = frozenset()
     otherwise: tuple[Otherwise | None, ...] = ()
-    chunks: Callable[..., Iterator[Cells]]
+    read: Callable[..., Iterator[Cells]]
     rows: int | None = None
     at_once: bool = False
+
+    def chunks(
+        self, numbers: Sequence[int], texts: Sequence[int], height: int | None, *, loose: int = 0
+    ) -> Iterator[Cells]:
+        """Read some columns, some rows at a time; can be called once.
+
+        Parameters
+        ----------
+        numbers, texts : sequence of int
+            Positions of the columns that are read as numbers, and as text.
+        height : int or None
+            The most rows of a chunk; None: the fastest.
+        loose : int
+            How many of the last columns of text may hold any numbers: the others hold names.
+
+        Raises
+        ------
+        DataError
+            A column or a cell does not fit its role.
+        """
+        fix = IN_QUERY if isinstance(self.place, Database) else FIX
+        names = len(texts) - loose
+        roles: list[tuple[Role, Sequence[int]]] = [("feature", numbers), ("name", texts[:names])]
+        for role, indices in (*roles, ("beside", texts[names:])):
+            for index in indices:
+                check_kind(self.place, self.names[index], self.kinds[index], role, fix)
+        return self.read(numbers, texts, height, loose=loose)
 
     def index(self, column: str) -> int:
         """Return the position of a column that names records.
@@ -106,7 +137,15 @@ def open_source(path: str | Path | Place | Source, cap: Cap | None = None) -> It
     place = place_of(path)
     if isinstance(place, Database):
         answer = place.answer_within(cap)
-        yield Source(place=place, names=answer.names, numeric=answer.numeric, chunks=answer.chunks, rows=answer.rows)
+        yield Source(
+            place=place,
+            names=answer.names,
+            kinds=answer.kinds,
+            numeric=answer.numeric,
+            indices=answer.indices,
+            read=answer.chunks,
+            rows=answer.rows,
+        )
         return
     with _opened(place) as file:
         yield _read_head(place, file)
@@ -160,12 +199,22 @@ def _read_head(place: DataFile, file: BinaryIO) -> Source:
         return Source(
             place=place,
             names=text.names,
+            kinds=(ANY,) * len(text.names),
             numeric=text.numeric,
             otherwise=text.otherwise,
-            chunks=lambda numbers, texts, _, **__: text.chunks(numbers, texts),
+            read=lambda numbers, texts, _, **__: text.chunks(numbers, texts),
         )
     if suffix == ".parquet":
-        return _read_parquet_head(place, file)
+        table = Columnar(path, file)
+        return Source(
+            place=place,
+            names=table.names,
+            kinds=table.kinds,
+            numeric=tuple(kind.is_number for kind in table.kinds),
+            indices=table.indices,
+            read=table.chunks,
+            rows=table.rows,
+        )
     if suffix == ".npz":
         return _read_npz_head(place, file)
     array = _map_array(path)
@@ -189,8 +238,20 @@ def array_source(place: DataFile, array: NDArray[Any], names: tuple[str, ...], *
     at_once : bool
         Whether all of it is in memory.
     """
-    numeric, chunks = (True,) * len(names), partial(_read_array, place.path, array)
-    return Source(place=place, names=names, numeric=numeric, chunks=chunks, rows=len(array), at_once=at_once)
+    return Source(
+        place=place,
+        names=names,
+        kinds=(_array_kind(array.dtype),) * len(names),
+        numeric=(True,) * len(names),
+        read=partial(_read_array, place.path, array),
+        rows=len(array),
+        at_once=at_once,
+    )
+
+
+def _array_kind(dtype: np.dtype[Any]) -> ColumnKind:
+    """Return what the columns of an array hold."""
+    return {2: HALF, 4: SINGLE}.get(dtype.itemsize, NUMBERS) if dtype.kind == "f" else NUMBERS
 
 
 def _read_array(
@@ -203,6 +264,7 @@ def _read_array(
     loose: int = 0,
 ) -> Iterator[Cells]:
     """Copy columns of an array, which may be a map of a file, some rows at a time; `texts` become text."""
+    kind = _array_kind(array.dtype)
     for start in range(0, len(array), height or len(array)):
         rows = array[start : start + (height or len(array))]
         values = np.empty((len(rows), len(numbers)), dtype=np.float64)
@@ -210,13 +272,8 @@ def _read_array(
             values[:, at] = rows[:, index]
         columns = []
         for at, index in enumerate(texts):
-            names = rows[:, index]
-            if at >= len(texts) - loose:
-                columns.append([*map(number_text, names.tolist())])
-                continue
-            if not (np.mod(names, 1) == 0).all():
-                raise DataError(f"{path}, column 'x{index + 1}': expected whole numbers to name the records")
-            columns.append([str(int(name)) for name in names])
+            where, any_number = f"{path}, column 'x{index + 1}'", at >= len(texts) - loose
+            columns.append(name_cells(rows[:, index].tolist(), kind, where, FIX, any_number=any_number))
         release(array)
         yield Cells(values, tuple(columns))
 
@@ -304,7 +361,15 @@ def _read_npz_head(place: DataFile, file: BinaryIO) -> Source:
         yield from _read_array(path, array, numbers, texts, height, loose=loose)
 
     names = _numbered(shape[1])
-    return Source(place=place, names=names, numeric=(True,) * len(names), chunks=chunks, rows=shape[0], at_once=True)
+    return Source(
+        place=place,
+        names=names,
+        kinds=(_array_kind(kind),) * len(names),
+        numeric=(True,) * len(names),
+        read=chunks,
+        rows=shape[0],
+        at_once=True,
+    )
 
 
 def _check_matrix(shape: tuple[int, ...], kind: np.dtype[Any], path: Path) -> None:
@@ -322,91 +387,3 @@ def _check_matrix(shape: tuple[int, ...], kind: np.dtype[Any], path: Path) -> No
         raise DataError(f"{path} has no rows; {NO_RECORDS}")
     if not shape[1]:
         raise DataError(f"{path} has no columns; expected at least one feature")
-
-
-def _read_parquet_head(place: DataFile, file: BinaryIO) -> Source:
-    """Open a parquet file by its footer."""
-    arrow, parquet = _pyarrow()
-    with _parquet_errors(place.path):
-        table = parquet.ParquetFile(file)
-    schema = table.schema_arrow
-    return Source(
-        place=place,
-        names=tuple(schema.names),
-        numeric=tuple(_is_number(arrow, kind) for kind in schema.types),
-        chunks=partial(_read_parquet, place.path, table),
-        rows=int(table.metadata.num_rows),
-    )
-
-
-def _read_parquet(
-    path: Path, table: Any, numbers: Sequence[int], texts: Sequence[int], height: int | None, *, loose: int = 0
-) -> Iterator[Cells]:
-    """Read some columns of a parquet file, batch by batch; a null is NaN, or empty text."""
-    arrow, _ = _pyarrow()
-    types = arrow.types
-    # Each of these properties makes a new list: they are asked once, not for each column.
-    names, kinds = table.schema_arrow.names, table.schema_arrow.types
-    for index in numbers:
-        if not _is_number(arrow, kinds[index]):
-            raise DataError(
-                f"{path}, column {names[index]!r}: expected numbers, got {kinds[index]}; convert it, or leave it out "
-                "with --columns"
-            )
-    for at, index in enumerate(texts):
-        kind = kinds[index].value_type if types.is_dictionary(kinds[index]) else kinds[index]
-        any_number = at >= len(texts) - loose
-        number = _is_number(arrow, kind) if any_number else types.is_integer(kind)
-        if not (number or any(is_text(kind) for is_text in _texts(types))):
-            expected = "numbers or text" if any_number else "whole numbers or text"
-            raise DataError(f"{path}, column {names[index]!r}: expected {expected}, got {kind}; convert it")
-    wanted = list(dict.fromkeys(names[index] for index in (*numbers, *texts)))
-    most = max(1, _BATCH_VALUES // max(1, len(wanted)))
-    with _parquet_errors(path):
-        for batch in table.iter_batches(batch_size=min(height or _BATCH_ROWS, _BATCH_ROWS, most), columns=wanted):
-            own = dict(zip(batch.schema.names, batch.columns, strict=True))
-            values = np.empty((len(batch), len(numbers)), dtype=np.float64)
-            for at, index in enumerate(numbers):
-                column = own[names[index]].cast(arrow.float64(), safe=False)
-                values[:, at] = column.to_numpy(zero_copy_only=False)
-            yield Cells(values, tuple(_as_text(arrow, own[names[index]]) for index in texts))
-
-
-def _texts(types: Any) -> tuple[Callable[[Any], bool], ...]:
-    """Return the questions whether a type is text; older releases of pyarrow have fewer types."""
-    names = ("is_string", "is_large_string", "is_string_view")
-    return tuple(getattr(types, name) for name in names if hasattr(types, name))
-
-
-def _as_text(arrow: Any, column: Any) -> list[str]:
-    """Return the cells of a column as text, without the spaces around it; empty where a value is null."""
-    plain = _plain(arrow, column)
-    if _is_number(arrow, plain.type) and not arrow.types.is_integer(plain.type):
-        cells = plain.cast(arrow.float64(), safe=False).to_pylist()
-        return ["" if cell is None else number_text(cell) for cell in cells]
-    return ["" if cell is None else cell.strip() for cell in plain.cast(arrow.string()).to_pylist()]
-
-
-def _plain(arrow: Any, column: Any) -> Any:
-    """Write out the values of a column of categories."""
-    return column.dictionary_decode() if arrow.types.is_dictionary(column.type) else column
-
-
-@contextlib.contextmanager
-def _parquet_errors(path: Path) -> Iterator[None]:
-    """Turn what fails while a parquet file is read into one sentence."""
-    try:
-        yield
-    except (_pyarrow()[0].ArrowException, OSError) as error:
-        raise DataError(f"cannot read {path} as parquet ({error}); save it again") from error
-
-
-def _is_number(arrow: Any, kind: Any) -> bool:
-    return bool(arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_decimal(kind))
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    with needs("pyarrow", "parquet", "parquet"):
-        import pyarrow
-        import pyarrow.parquet
-    return pyarrow, pyarrow.parquet

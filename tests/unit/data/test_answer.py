@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastlloyd.data.connection import MOST_TEXT, Answer
+from fastlloyd.data.connection import Answer
 from fastlloyd.data.form import MISSING
+from fastlloyd.data.kinds import MOST_TEXT
 from fastlloyd.errors import DataError
 
 NUMBERS = st.none() | st.integers() | st.floats() | st.decimals() | st.sampled_from([Decimal("1E+999999"), 10**400])
@@ -77,7 +78,7 @@ def test_text_between_numbers_is_named_and_a_gap_is_a_gap() -> None:
 
 
 @pytest.mark.parametrize(
-    "odd", [True, date(1980, 2, 29), b"12", (1, 2), [1.5], {"a": 1}, object(), "9" * (MOST_TEXT + 1), 1j]
+    "odd", [date(1980, 2, 29), b"12", (1, 2), [1.5], {"a": 1}, object(), "9" * (MOST_TEXT + 1), 1j]
 )
 def test_what_is_no_number_and_no_name(odd: Any) -> None:
     own = answer([(1, odd), (2, odd)], ("id", "b"))
@@ -103,9 +104,21 @@ def test_names_of_columns_are_never_sql() -> None:
 
 def test_numbers_that_are_not_whole_name_nobody() -> None:
     assert list(answer([(1.0, 2), (4.0, 2)]).texts(0)) == ["1", "4"]
-    for value in (0.5, 1e16, math.inf):
+    for value in (0.5, math.inf):
         with pytest.raises(DataError, match="expected whole numbers or text, got a number that is not whole"):
             list(answer([(value, 2)]).texts(0))
+    with pytest.raises(DataError, match="got a floating point number from 9,007,199,254,740,992 on, where several"):
+        list(answer([(2.0**53, 2)]).texts(0))
+
+
+def test_a_whole_number_keeps_all_of_its_digits() -> None:
+    """As a name; as a feature it is the nearest float."""
+    large = 10**28 + 1
+    own = answer([(large, 1), (-large, 2), (Decimal(large), 3), (7, 4)], ("id", "b"))
+    assert own.numeric == (True, True)
+    assert sorted(own.texts(0)) == sorted([str(large), str(-large), str(large), "7"])
+    assert sorted(numbers(own, 0)) == [[-1e28], [7], [1e28], [1e28]]
+    assert str(large) in {own.row(at).removeprefix("the row of 'id' ") for at in range(4)}
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from fastlloyd.run.own_records import load_large
 from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import PartyId
 from tests.contracts.databases import PASSWORD, Duckdb, Mysql, Postgresql, Sqlite, mysql_server, postgresql_server
+from tests.contracts.kinds import check_types, fill
 from tests.reading import column_names, texts_of
 
 Store = Sqlite | Duckdb | Postgresql | Mysql
@@ -151,9 +152,9 @@ def test_kinds_of_numbers(store: Store) -> None:
     assert table.values.tolist() == [[4, 50, 50], [-3, 1234567.25, 0.5]]
     assert texts_of(all_of(store), "id") == ("2", "9007199254740993")
     for column in ("born", "note"):
-        with pytest.raises(
-            DataError, match=rf"the row of 'id' 9007199254740993, column '{column}': expected a number, "
-        ):
+        cell = r"the row of 'id' 9007199254740993, column '{}': expected a number, got text"
+        typed = r"column '{}': expected numbers, got (text|dates); convert it in --query"
+        with pytest.raises(DataError, match=(cell if isinstance(store, Sqlite) else typed).format(column)):
             read_table(all_of(store), columns=[column], missing="midpoint", bounds=parse_bounds("0,1"))
     found = read_table(all_of(store, query="SELECT id, CAST(note AS DECIMAL(9, 2)) AS own FROM people"), missing="drop")
     assert found.values.tolist() == [[12.5]]
@@ -578,13 +579,20 @@ def test_kinds_that_only_postgresql_has(server: Postgresql, monkeypatch: pytest.
         "'3 days'::interval",
     ):
         assert read_table(one(text)).names == ("a",)
-        with pytest.raises(DataError, match=r"column 'b': expected a number, got [\w ,]+; convert it in --query"):
+        with pytest.raises(DataError, match=r"column 'b': expected numbers, got [\w ,]+; convert it in --query"):
             place = one(text)
             read_table(place, columns=["b"])
     with pytest.raises(
         DataError, match=r"column 'b': expected whole numbers or text, got text of more than 1000 characters"
     ):
         texts_of(one("repeat('1', 2000000)"), "b")
+
+
+def test_each_type_has_the_same_roles_from_postgresql(server: Postgresql, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    database = server.fresh("types")
+    fill(database, far=("DATE", "'0044-03-15 BC'", "'200000-01-01'"))
+    check_types(find_place(database.address, table="t"), {"struct": ("got jsonb", "got jsonb")})
 
 
 def test_labels_of_more_than_memory_holds_have_their_keys(tmp_path: Path) -> None:
