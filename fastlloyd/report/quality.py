@@ -25,9 +25,11 @@ from fastlloyd.report.ranges import MOST_CLUSTERS, NORMAL_TAIL, overlapping, pin
 
 # Limits chosen on generated data: docs/report.md, "How the verdict was calibrated".
 _MERGE_OVER_NOISE, _MERGE_OVER_OTHERS, _LEFT_OVER_SHAPELESS = 30.0, 0.275, 1.0
+_BLIND_OVER_NOISE, _BLIND_OVER_OTHERS, _BLIND_APART = 20.0, 0.19, 0.5  # no release contains the spread
 _HALVES_APART, _MERGE_OVER_SPLIT, _LEAST_SHARE = 0.8, 0.08, 0.1
 _MORE_TO_GAIN, _LEFT_OVER_APART, _LEFT_OVER_CUBES, _EVEN = 1.2, 0.5, 2.0, 1.5
 _STEPS_OVER_NOISE, _STEPS_OVER_OTHERS = 4.5, 0.0025
+_HALVES_OVER_LEFT, _NOISE_IS_SEEN, _NOISE_IS_UNSEEN = 8.0, 0.1, 0.03
 # What the halves of one cluster may have as their mean silhouette: 0.71 in one dimension, less in more.
 _HALVES_SILHOUETTE = 0.72
 # With a larger share of far records the share explained says too little.
@@ -37,7 +39,14 @@ _LISTED, _NAMED_FEATURES = 12, 3
 # on a bound as well.
 _LEAST_ON_BOUND = 0.01
 _AGAIN = "another run spends epsilon again and needs new approvals"
-_ELSEWHERE = f"try another --seed or another number of clusters ({_AGAIN})"
+# How often each sign was right: papers/benchmarks/results/verdicts.md.
+_ELSEWHERE = (
+    "nine of ten generated results with this sign were clearly worse than the best; another --seed or another number "
+    f"of clusters may do better ({_AGAIN})"
+)
+_NO_REASON = (
+    "two of three generated results with this sign were about as good as the best: no reason to spend epsilon again"
+)
 _LONGER = f"take more --rounds or another --seed ({_AGAIN})"
 
 
@@ -206,8 +215,9 @@ def judge(
     pairs = tuple(pair for pair in overlapping(scaled, deviations) if not set(pair) & set(empty))
     weights = _weights(sizes, len(scaled))
     added = float(weights @ (deviations**2).sum(axis=1))
-    graded = grade(added / half.size, k=scaled.shape[0], d=scaled.shape[1])
-    doubts = [] if empty or pairs else _doubtful(scaled, weights, added, noise)
+    left = _left(scaled, weights, added, noise)
+    graded = _seen(grade(added / half.size, k=scaled.shape[0], d=scaled.shape[1]), added, left, noise)
+    doubts = [] if empty or pairs else _doubtful(scaled, weights, added, left, noise)
     doubts += _unclear(len(scaled), noise.stands_out)
     kept = [cluster for cluster in range(len(scaled)) if cluster not in empty]
     on_bound = pinned_words(scaled[kept], noise.tail * whole[kept], extreme=extreme, names=names)
@@ -224,6 +234,8 @@ def judge(
         sentence += ", but its clusters may lie badly" if doubts else ", but a feature lies on its bound"
     sentence += _measured_words(noise.measured)
     reason = "" if graded == "good" else figure
+    if left is not None and _NOISE_IS_SEEN * left < added < left:
+        reason = f"it adds about {percent(added / left)} to the spread within clusters"
     warnings = _warnings(verdict, reason, noise.expected, empty=empty, at_bounds=at_bounds, pairs=pairs)
     return Quality(
         verdict=verdict,
@@ -300,7 +312,7 @@ def _weights(sizes: Sequence[float] | None, k: int) -> NDArray[np.float64]:
 
 
 def _doubtful(
-    centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, noise: ResultNoise
+    centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, left: float | None, noise: ResultNoise
 ) -> list[str]:
     """Return sentences why k-means may have stopped at a poor local optimum, although the noise is small.
 
@@ -310,8 +322,11 @@ def _doubtful(
     costs little, but it is no half of another: it is doubted only if splitting another cluster could gain much more, or
     if it is tiny. The spread that is left shows a poor optimum only if clusters of similar size are not far apart.
     If the rounds ended too early, the last steps are longer than their noise.
+
+    Two halves of a normal cluster lie 1.6 of its deviations apart. So where a release contains the spread, clusters
+    that lie further apart than what is left within clusters explains are no halves. Elsewhere the limits are narrower.
     """
-    k = len(centres)
+    k, d = centres.shape
     if not 1 < k <= MOST_CLUSTERS:
         return []
     apart = ((centres[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
@@ -324,28 +339,32 @@ def _doubtful(
     least, others = float(cost.min()), float(weights @ near)
     # What a split may gain grows with a cluster's records and with how far away its neighbours are.
     gain = float(np.delete(weights * near, [one, other]).max(initial=0.0))
-    halves = apart[one, other] < _HALVES_APART * others or least < _MERGE_OVER_SPLIT * gain
-    noisy = least < _MERGE_OVER_NOISE * added and gain * k > _MORE_TO_GAIN * others
+    over_noise, over_others, share_apart = _MERGE_OVER_NOISE, _MERGE_OVER_OTHERS, _HALVES_APART
+    if left is None:
+        over_noise, over_others, share_apart = _BLIND_OVER_NOISE, _BLIND_OVER_OTHERS, _BLIND_APART
+    halves = apart[one, other] < share_apart * others or least < _MERGE_OVER_SPLIT * gain
+    noisy = least < over_noise * added and gain * k > _MORE_TO_GAIN * others
+    separate = left is not None and apart[one, other] * d > _HALVES_OVER_LEFT * left
+    then = _ELSEWHERE if left is None else _NO_REASON
     said = []
-    near_each_other = noisy or (halves and least * k < _MERGE_OVER_OTHERS * others)
-    if near_each_other and not _too_clear_for_halves(float(both[one, other]), noise.measured):
-        said.append(
-            f"clusters {one} and {other} may be one that was cut in two, and another may hold two: {_ELSEWHERE}"
-        )
+    near_each_other = noisy or (halves and least * k < over_others * others)
+    if near_each_other and not separate and not _too_clear_for_halves(float(both[one, other]), noise.measured):
+        said.append(f"clusters {one} and {other} may be one that was cut in two, and another may hold two: {then}")
     tiny = tuple(np.flatnonzero(weights * k < _LEAST_SHARE).tolist())
     if tiny:
         have = "have" if len(tiny) > 1 else "has"
         said.append(
             f"{_named('cluster', tiny)} {have} less than a tenth of an equal share of the records, perhaps outliers, "
-            f"and {'the other' if k == 2 else 'another'} may hold two: {_ELSEWHERE}"
+            f"and {'the other' if k == 2 else 'another'} may hold two: {then}"
         )
-    left, shapeless = _left(centres, weights, added, noise)
     # Equal cubes leave a twelfth of d times the square of their distance. A few outliers far away set nothing apart.
     even = float(weights.max()) * k < _EVEN
-    far = min(_LEFT_OVER_APART, _LEFT_OVER_CUBES * centres.shape[1] / 12.0) * others * even
-    if left > max(shapeless, far) and not _surely_explained(noise.measured, *centres.shape):
+    far = min(_LEFT_OVER_APART, _LEFT_OVER_CUBES * d / 12.0) * others * even
+    shapeless = _LEFT_OVER_SHAPELESS * _spread(noise) * float(k ** (-2.0 / d))
+    if left is not None and left > max(shapeless, far) and not _surely_explained(noise.measured, k, d):
         said.append(
-            f"the clusters leave as much of the spread as clusters of data without structure would: {_ELSEWHERE}"
+            "the clusters leave as much of the spread as clusters of data without structure would, so these features "
+            f"may hold no separate clusters: {_NO_REASON}"
         )
     if (moved := _moved(weights, noise)) > _STEPS_OVER_OTHERS * others:
         said.append(
@@ -381,18 +400,30 @@ def _unclear(k: int, stands_out: bool | None) -> list[str]:
     ]
 
 
-def _left(
-    centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, noise: ResultNoise
-) -> tuple[float, float]:
-    """Return the spread that is left within clusters, and what would be left for data without structure.
+def _spread(noise: ResultNoise) -> float:
+    """Return the mean squared distance of all records from their mean, taken one deviation larger than released."""
+    return (noise.spread or 0.0) + noise.spread_deviation
 
-    The spread is taken to be one deviation larger than released. Both are 0 if no release contains it.
-    """
+
+def _left(centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, noise: ResultNoise) -> float | None:
+    """Return the spread that is left within clusters, of a spread as `_spread`; None if no release contains it."""
     if noise.spread is None:
-        return 0.0, 0.0
-    (k, d), spread = centres.shape, noise.spread + noise.spread_deviation
-    left = spread - float(weights @ ((centres - weights @ centres) ** 2).sum(axis=1)) + added
-    return left, _LEFT_OVER_SHAPELESS * spread * float(k ** (-2.0 / d))
+        return None
+    return _spread(noise) - float(weights @ ((centres - weights @ centres) ** 2).sum(axis=1)) + added
+
+
+def _seen(graded: Verdict, added: float, left: float | None, noise: ResultNoise) -> Verdict:
+    """Return the grade of the noise, which supposes usual features, corrected by the spread within clusters if known.
+
+    The noise adds `added` to the cost per record, and `left` is what the cost is without it.
+    """
+    if left is None:
+        return graded
+    if graded == "good" and added > _NOISE_IS_SEEN * left:
+        return "fair"
+    if graded == "fair" and added < _NOISE_IS_UNSEEN * (left - 3.0 * noise.spread_deviation):
+        return "good"
+    return graded
 
 
 def _moved(weights: NDArray[np.float64], noise: ResultNoise) -> float:

@@ -162,6 +162,40 @@ def test_a_small_cluster_is_doubted_where_splitting_another_could_gain_much_more
     assert found.warnings[-1].startswith("cluster 4 has less than a tenth of an equal share of the records")
 
 
+def test_clusters_too_far_apart_for_what_is_left_within_clusters_are_no_halves():
+    centres = np.array([*SQUARE, [3.0, 0.5]])
+    shares = np.array([50.0, 100.0, 100.0, 100.0, 50.0]) / 400.0
+    edge = (np.array([[10.0, 1.0]]) - 0.0, np.array([5.0, 0.0]), np.array([5.0, 1.0]))
+    scaled = (centres - edge[1]) / edge[2]
+    between = float(shares @ ((scaled - shares @ scaled) ** 2).sum(axis=1))
+
+    def found(left):
+        told = ResultNoise(centre_deviations=np.full((5, 2), 1e-3), spread=between + left)
+        return judged(told, centres, (400.0 * shares).tolist())
+
+    # Clusters 0 and 4 lie 0.2 apart: halves of one with a deviation of 0.125, which leaves 0.02 and more.
+    wide, tight = found(0.02), found(0.002)
+    assert wide.verdict == "fair" and "clusters 0 and 4 may be one that was cut in two" in wide.warnings[0]
+    assert "no reason to spend epsilon again" in wide.warnings[0] and "--seed" not in wide.warnings[0]
+    assert tight.verdict == "good" and tight.warnings == ()
+
+
+def test_noise_is_graded_by_the_spread_within_clusters_where_a_release_contains_it():
+    between = 0.61  # of the four centres, scaled, from their middle
+
+    def found(deviation, left, doubt=0.0):
+        told = ResultNoise(centre_deviations=np.full((4, 2), deviation), spread=between + left, spread_deviation=doubt)
+        return judged(told, SQUARE, [100.0] * 4)
+
+    # 0.0002 is little for usual features, and a fifth of 0.001; 0.0018 is much for usual ones, and 1 % of 0.16.
+    tight = found(0.01, 0.001)
+    assert tight.verdict == "fair" and re.search(r"adds about (1[6-9]|2\d) % to the spread", tight.warnings[0])
+    assert found(0.01, 0.01).verdict == "good"
+    assert judged(ResultNoise(centre_deviations=np.full((4, 2), 0.03)), SQUARE, [100.0] * 4).verdict == "fair"
+    assert found(0.03, 0.16).verdict == "good"
+    assert found(0.03, 0.16, doubt=0.06).verdict == "fair"
+
+
 def test_what_a_centre_is_off_besides_the_noise_widens_its_range_and_no_more():
     plain, wide = judged(noise(0.003)), judged(noise(0.003, unsettled=np.array([0.004, 0.0])))
     assert wide.centre_margins / plain.centre_margins == pytest.approx(np.tile([5 / 3, 1.0], (2, 1)))
