@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fastlloyd.cli.options import EXIT_CODES, Parser, add_run_options, parse_run_options
+from fastlloyd.data.database import refuse_standard_input
 from fastlloyd.errors import ConfigError, FastLloydError, Reason
 from fastlloyd.report.lines import Journal
 from fastlloyd.report.stream import complain, guard_streams, lost_output
@@ -62,6 +63,7 @@ def main(argv: Sequence[str] | None = None, *, serve_only: bool = False) -> int:
     try:
         usable, _ = parse_run_options(parser(), words)
         config = usable
+        refuse_standard_input(usable.data, "mpirun hands its standard input to no client")
     except ConfigError as error:
         config = error
     return _run_rank(config, usable, events=events, serve_only=serve_only)

@@ -55,6 +55,7 @@ PLACES = {
     "duckdb": {"data/connection.py"},
     "psycopg": {"data/connection.py"},
     "pymysql": {"data/mysql.py"},
+    "python_calamine": {"data/spreadsheet.py"},
     "sklearn": {"estimator/", "kmeans/metrics.py"},
     "numba": {"kmeans/fused.py"},
     "nvflare": {"adapters/nvflare.py"},

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastlloyd.cli.options import Parser, add_run_options, name_list, parse_run_options
+from fastlloyd.data.database import refuse_standard_input
 from fastlloyd.errors import EXIT_BUDGET, EXIT_INPUT, EXIT_OK, ConfigError
 from fastlloyd.protocols.registry import knows, summaries
 from fastlloyd.report.lines import json_line
@@ -30,6 +31,7 @@ def main(argv: Sequence[str]) -> int:
     """Start the ranks under the mpirun of this environment, and return once all have exited."""
     words = list(argv)
     config, arguments = parse_run_options(parser(words), words)
+    refuse_standard_input(config.data, "several parties would read one standard input")
     hosts: tuple[str, ...] = arguments.hosts or ()
     n = (len(hosts) or 3) if arguments.n is None else arguments.n
     if n < 2:

@@ -5,7 +5,7 @@
 `table.py`       reads one party's records, once, into a matrix, or a file; `records.py`, records as a run takes them,
                  and which row of the file went into which
 `kinds.py`       one rule of types for every reader
-`columnar.py`    tables of Arrow types, such as Parquet files
+`columnar.py`    tables of Arrow types, such as Parquet files; `spreadsheet.py`, a sheet of an Excel workbook
 `delimited.py`   comma separated text; `form.py`, how text is written, and one cell as a number
 `database.py`    names records in a database; `connection.py` asks it and keeps the rows; `mysql.py` asks MariaDB and
                  MySQL; `asking.py`, what is the same for all

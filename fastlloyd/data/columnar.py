@@ -1,8 +1,12 @@
-"""Reads tables of Arrow types, such as Parquet files, batch by batch; the only module that imports pyarrow."""
+"""Reads tables of Arrow types, Parquet files and Arrow's own, batch by batch; the only module that imports pyarrow.
+
+Arrow's file is its stream between two marks, so both are read as a stream, once and in order: from a pipe, too.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,6 +31,9 @@ from fastlloyd.data.kinds import (
 )
 from fastlloyd.errors import DataError
 
+ARROW_FILE, ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
+"""What begins a file of Arrow, and a stream."""
+_ARROW_HEAD = 8
 _BATCH_ROWS = 1 << 16
 _BATCH_VALUES = 1 << 24
 _FLOATS = {16: HALF, 32: SINGLE}
@@ -49,22 +56,26 @@ _WORDS = {
 
 
 class Columnar:
-    """An open Parquet file.
+    """An open Parquet file, or one of Arrow (a stream, or Feather's second version).
 
     Parameters
     ----------
     path : Path
         For errors.
     file : binary file
-        Seekable.
+        Seekable for Parquet.
+    arrow : bool
+        Whether it is one of Arrow.
 
     Attributes
     ----------
     names : tuple of str
     kinds : tuple of ColumnKind
+    numeric : tuple of bool
     indices : frozenset of str
         The columns that the file's own metadata call row labels (pandas).
-    rows : int
+    rows : int or None
+        None for Arrow: known at the end.
 
     Raises
     ------
@@ -74,18 +85,20 @@ class Columnar:
         pyarrow is not installed.
     """
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
-        self._arrow, parquet = _pyarrow()
-        self._path = path
+    def __init__(self, path: Path, file: BinaryIO, *, arrow: bool = False) -> None:
+        self._arrow, parquet = _pyarrow("Arrow files" if arrow else "parquet")
+        self._path, self._name = path, "Arrow" if arrow else "parquet"
+        self._table: Any
         with self._errors():
-            self._table = parquet.ParquetFile(file)
+            self._table = _Stream(self._arrow, file, path) if arrow else parquet.ParquetFile(file)
         # Each of these properties makes a new list: they are asked once, not for each column.
         schema = self._table.schema_arrow
         names, types = schema.names, schema.types
         self.names = tuple(names)
         self.kinds = tuple(arrow_kind(self._arrow, kind) for kind in types)
+        self.numeric = tuple(kind.is_number for kind in self.kinds)
         self.indices = pandas_indices((schema.metadata or {}).get(b"pandas", b""))
-        self.rows = int(self._table.metadata.num_rows)
+        self.rows = None if arrow else int(self._table.metadata.num_rows)
 
     def chunks(
         self, numbers: Sequence[int], texts: Sequence[int], height: int | None, *, loose: int = 0
@@ -125,8 +138,52 @@ class Columnar:
         """Turn what fails while the file is read into one sentence."""
         try:
             yield
-        except (self._arrow.ArrowException, OSError) as error:
-            raise DataError(f"cannot read {self._path} as parquet ({error}); save it again") from error
+        except (self._arrow.ArrowException, OSError, MemoryError) as error:
+            raise DataError(f"cannot read {self._path} as {self._name} ({error}); save it again") from error
+
+
+class _Stream:
+    """The batches of an Arrow file, with the two things that a Parquet file is asked for."""
+
+    def __init__(self, arrow: Any, file: BinaryIO, path: Path) -> None:
+        self._path = path
+        self._bytes = _Noted(file)
+        if file.peek(len(ARROW_FILE)).startswith(ARROW_FILE):  # type: ignore[attr-defined]
+            self._bytes.read(_ARROW_HEAD)
+        self._reader = arrow.ipc.open_stream(self._bytes)
+        self.schema_arrow = self._reader.schema
+
+    def iter_batches(self, batch_size: int, columns: list[str]) -> Iterator[Any]:
+        """Read some columns, at most so many rows at a time; refuse what was cut off, or is not what its head says."""
+        for batch in self._reader:
+            chosen = batch.select(columns)
+            chosen.validate(full=True)  # otherwise a damaged file could make pyarrow read any memory
+            for start in range(0, len(chosen), batch_size):
+                yield chosen.slice(start, batch_size)
+        if self._bytes.ended:
+            raise DataError(
+                f"{self._path}: the Arrow stream has no end mark, so whoever writes it may have stopped early; write "
+                "it again"
+            )
+
+
+class _Noted(io.RawIOBase):
+    """Bytes of a file; `ended` says that more was asked for than there is."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__()
+        self._file, self.ended = file, False
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read bytes into a buffer."""
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        self.ended |= len(data) < len(buffer)
+        return len(data)
 
 
 def arrow_kind(arrow: Any, kind: Any) -> ColumnKind:
@@ -167,8 +224,8 @@ def _plain(arrow: Any, column: Any) -> Any:
     return column.dictionary_decode() if arrow.types.is_dictionary(column.type) else column
 
 
-def _pyarrow() -> tuple[Any, Any]:
-    with needs("pyarrow", "parquet", "parquet"):
+def _pyarrow(what: str) -> tuple[Any, Any]:
+    with needs("pyarrow", what, "parquet"):
         import pyarrow
         import pyarrow.parquet
     return pyarrow, pyarrow.parquet

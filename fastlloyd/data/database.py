@@ -30,6 +30,7 @@ RETRY_S = 60.0
 _FIRST_PAUSE_S = 1.0
 _LOG = logging.getLogger(__name__)
 CLIENT = "{client}"
+STANDARD_INPUT = "-"
 QUERY_SUFFIX = ".sql"
 ADDRESSES = "sqlite:///FILE, duckdb:///FILE, postgresql://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE"
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):/", re.IGNORECASE)
@@ -160,7 +161,7 @@ def find_place(
     Parameters
     ----------
     data : str
-        The path of a file or of a folder of Parquet files, or the address of a database.
+        The path of a file or of a folder of Parquet files, the address of a database, or '-' for standard input.
     form : Form
         How the text of a file is written.
     number : int or str, optional
@@ -176,6 +177,8 @@ def find_place(
         These do not go together, the address has a password in it, or the file of the query cannot be read.
     """
     check_question(data, query, table)
+    if data == STANDARD_INPUT and query is None and table is None:
+        return DataFile(Path("standard input"), form, standard_input=True)
     kind, place = _split(_put(data, number))
     if kind is None and place and Path(place).is_dir():
         kind = "parquet"
@@ -224,6 +227,19 @@ def check_question(data: str, query: str | None, table: str | None) -> None:
             raise ConfigError(f"{flag}: expected {'SQL' if text is query else 'the name of a table'}, got {text!r}")
 
 
+def refuse_standard_input(data: str | None, why: str) -> None:
+    """Refuse '-' where there is no standard input to read; `why` says so.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if data == STANDARD_INPUT:
+        raise ConfigError(
+            f"--data -: {why}; name a file, a named pipe or a database ('{{client}}' stands for the number of a client)"
+        )
+
+
 def refuse_password(data: str) -> None:
     """Refuse an address with a password in it, without showing it.
 
@@ -269,7 +285,7 @@ def move_address(data: str) -> tuple[str, str | None]:
     for start in _FILES:
         if data.startswith(start):
             return start, data.removeprefix(start)
-    return (data, None) if _SCHEME.match(data) else ("", data)
+    return (data, None) if data == STANDARD_INPUT or _SCHEME.match(data) else ("", data)
 
 
 def read_query(query: str) -> str:

@@ -107,11 +107,13 @@ class Delimited:
     Parameters
     ----------
     path : Path
-        For errors, and for its suffix.
+        For errors.
     file : binary file
         At its first byte; it need not be seekable.
     form : Form
         How its text is written.
+    packed : bool
+        Whether it is a gzip file.
 
     Attributes
     ----------
@@ -129,12 +131,12 @@ class Delimited:
         The file is empty or unreadable, its header is ambiguous, or its cells are divided otherwise.
     """
 
-    def __init__(self, path: Path, file: BinaryIO, form: Form) -> None:
+    def __init__(self, path: Path, file: BinaryIO, form: Form, *, packed: bool = False) -> None:
         self._path, self._form, self._start = path, form, b""
         # A cell that nobody uses may be as long as a line.
         csv.field_size_limit(max(csv.field_size_limit(), _MOST_LINE_BYTES))
         with self._reading():
-            data = gzip.GzipFile(fileobj=file) if path.name.lower().endswith(".gz") else file
+            data = gzip.GzipFile(fileobj=file) if packed else file
             self._start = data.peek(4)[:4]  # type: ignore[union-attr]
             self._file = io.TextIOWrapper(io.BufferedReader(_Lines(data, path)), form.encoding)
             lines = list(islice(self._file, _SHOWN_LINES))

@@ -19,7 +19,9 @@ from typing import Literal
 from fastlloyd.errors import ConfigError, DataError, FormError, format_count
 from fastlloyd.wire.regular import read_regular
 
-SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
+TEXT_SUFFIXES = (".csv", ".csv.gz")
+ARROW_SUFFIXES = (".arrow", ".arrows", ".feather")
+SUFFIXES = (*TEXT_SUFFIXES, ".npy", ".npz", ".parquet", *ARROW_SUFFIXES, ".xlsx")
 DATA_DIR_VARIABLE = "FASTLLOYD_DATA"
 """Names a folder of public data sets: NAME.csv.gz and NAME.labels.csv.gz."""
 DELIMITERS = (",", ";", "\t", "|")
@@ -110,11 +112,12 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of records, its text format, and the flag that names it."""
+    """A file of records, its text format, and the flag that names it; or the standard input of this process."""
 
     path: Path
     form: Form = PLAIN
     flag: str = "--data"
+    standard_input: bool = False
 
     def __str__(self) -> str:
         return str(self.path)
@@ -126,7 +129,9 @@ class DataFile:
     @property
     def decimal(self) -> str:
         """What stands before a fraction in its columns as text: only text files have the mark of their form."""
-        return "." if self.path.name.lower().endswith((".npy", ".npz", ".parquet")) else self.form.decimal
+        name = self.path.name.lower()
+        typed = any(suffix in name for suffix in SUFFIXES if suffix not in TEXT_SUFFIXES)
+        return "." if typed and not name.endswith(TEXT_SUFFIXES) else self.form.decimal
 
 
 @contextlib.contextmanager
@@ -165,7 +170,7 @@ def names_file(text: str) -> bool:
     >>> names_file("iris"), names_file("data/iris.csv")
     (False, True)
     """
-    return "/" in text or text.lower().endswith(SUFFIXES)
+    return "/" in text or text.lower().endswith(SUFFIXES) or ".xlsx#" in text.lower()
 
 
 def parse_cell(cell: str, line: str, name: str, form: Form) -> float:

@@ -1,4 +1,4 @@
-"""Opens tables and reads them once: csv, csv.gz, npy, npz, parquet and databases.
+"""Opens tables and reads them once: csv, csv.gz, npy, npz, parquet, Arrow, xlsx and databases.
 
 One pass reads numbers and text, such as ids, of the same rows. A file may change between two passes, and the second
 would read the ids of other rows.
@@ -21,16 +21,27 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.columnar import Columnar
+from fastlloyd.data.columnar import ARROW_FILE, ARROW_STREAM, Columnar
 from fastlloyd.data.database import Database, Place, place_of
 from fastlloyd.data.delimited import Cells, Delimited
-from fastlloyd.data.form import NO_RECORDS, SUFFIXES, Cap, DataFile, Otherwise, listed
+from fastlloyd.data.form import ARROW_SUFFIXES, NO_RECORDS, SUFFIXES, TEXT_SUFFIXES, Cap, DataFile, Otherwise, listed
 from fastlloyd.data.kinds import ANY, FIX, HALF, IN_QUERY, NUMBERS, SINGLE, ColumnKind, Role, check_kind, name_cells
+from fastlloyd.data.spreadsheet import Sheet, split_sheet
 from fastlloyd.errors import DataError, did_you_mean
 from fastlloyd.kmeans.stored import release
 
 _SHOWN_CHARACTERS = 300
-_ONE_PASS = (".csv", ".csv.gz")
+_START_BYTES = 8
+_ONE_PASS = (*TEXT_SUFFIXES, *ARROW_SUFFIXES)
+# What a pipe begins with, where its name does not say what it holds.
+_STARTS = {
+    b"\x1f\x8b": ".csv.gz",
+    ARROW_FILE: ".arrow",
+    ARROW_STREAM: ".arrows",
+    b"PAR1": ".parquet",
+    b"PK\3\4": ".zip",
+    b"\x93NUMPY": ".npy",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +127,7 @@ class Source:
 def open_source(path: str | Path | Place | Source, cap: Cap | None = None) -> Iterator[Source]:
     """Open a file by its suffix, or query a database; an open source is returned unchanged.
 
-    CSV may come from a pipe, because it is read once and in order.
+    CSV and Arrow may come from a pipe, because they are read once and in order.
 
     Parameters
     ----------
@@ -155,17 +166,7 @@ def open_source(path: str | Path | Place | Source, cap: Cap | None = None) -> It
 def _opened(place: DataFile) -> Iterator[BinaryIO]:
     """Open a file of records; refuse it if it has changed by the time it is closed."""
     path = place.path
-    if path.exists() and not (path.is_file() or path.is_fifo()):
-        raise DataError(f"{path} is not a file; name one file of records")
-    suffix = _suffix(path) if path.exists() else ""
-    if suffix not in _ONE_PASS and path.is_fifo():
-        raise DataError(f"{path} is a pipe, and {suffix[1:]} cannot be read from one; write it to a file first")
-    try:
-        file = path.open("rb")
-    except FileNotFoundError as error:
-        raise DataError(f"no file {path}: expected the records there; check {place.flag}") from error
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}; check path and rights") from error
+    file = _standard_input() if place.standard_input else _named_file(place)
     with file:
         before = os.fstat(file.fileno())
         if stat.S_ISREG(before.st_mode) and not before.st_size:
@@ -176,6 +177,41 @@ def _opened(place: DataFile) -> Iterator[BinaryIO]:
             _refuse_changed(path, before, os.fstat(file.fileno()))
             raise
         _refuse_changed(path, before, os.fstat(file.fileno()))
+
+
+def _named_file(place: DataFile) -> BinaryIO:
+    """Open a file by its name."""
+    path, _ = split_sheet(place.path)
+    if path.exists() and not (path.is_file() or path.is_fifo()):
+        raise DataError(f"{path} is not a file; name one file of records")
+    suffix = _suffix(path) if path.exists() else ""
+    if suffix and suffix not in _ONE_PASS and path.is_fifo():
+        raise _no_pipe(path, suffix)
+    try:
+        return path.open("rb")
+    except FileNotFoundError as error:
+        raise DataError(f"no file {path}: expected the records there; check {place.flag}") from error
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}; check path and rights") from error
+
+
+def _standard_input() -> BinaryIO:
+    """Open what this process gets on its standard input."""
+    try:
+        file = os.fdopen(os.dup(0), "rb")
+    except OSError as error:
+        raise DataError("--data -: this process has no standard input; name a file") from error
+    if file.isatty():
+        file.close()
+        raise DataError(
+            "--data -: the standard input is a terminal; let a program write the records into it, or name a file"
+        )
+    return file
+
+
+def _no_pipe(path: Path, suffix: str) -> DataError:
+    """Return the error of a format that needs a file."""
+    return DataError(f"{path} is a pipe, and {suffix[1:]} cannot be read from one; write it to a file first")
 
 
 def _refuse_changed(path: Path, before: os.stat_result, after: os.stat_result) -> None:
@@ -193,9 +229,14 @@ def _refuse_changed(path: Path, before: os.stat_result, after: os.stat_result) -
 
 def _read_head(place: DataFile, file: BinaryIO) -> Source:
     """Read the columns of an open file."""
-    path, suffix = place.path, _suffix(place.path)
-    if suffix in _ONE_PASS:
-        text = Delimited(path, file, place.form)
+    path, suffix = place.path, _suffix(split_sheet(place.path)[0]) if not place.standard_input else ""
+    if not suffix:
+        start = file.peek(_START_BYTES)  # type: ignore[attr-defined]
+        suffix = next((suffix for begins, suffix in _STARTS.items() if start.startswith(begins)), ".csv")
+        if suffix not in _ONE_PASS:
+            raise _no_pipe(path, suffix)
+    if suffix in TEXT_SUFFIXES:
+        text = Delimited(path, file, place.form, packed=suffix == ".csv.gz")
         return Source(
             place=place,
             names=text.names,
@@ -204,16 +245,18 @@ def _read_head(place: DataFile, file: BinaryIO) -> Source:
             otherwise=text.otherwise,
             read=lambda numbers, texts, _, **__: text.chunks(numbers, texts),
         )
-    if suffix == ".parquet":
-        table = Columnar(path, file)
+    if suffix in (".parquet", ".xlsx", *ARROW_SUFFIXES):
+        sheet = suffix == ".xlsx"
+        table = Sheet(path, file, place.form) if sheet else Columnar(path, file, arrow=suffix != ".parquet")
         return Source(
             place=place,
             names=table.names,
             kinds=table.kinds,
-            numeric=tuple(kind.is_number for kind in table.kinds),
+            numeric=table.numeric,
             indices=table.indices,
             read=table.chunks,
             rows=table.rows,
+            at_once=sheet,
         )
     if suffix == ".npz":
         return _read_npz_head(place, file)
@@ -279,16 +322,16 @@ def _read_array(
 
 
 def _suffix(path: Path) -> str:
-    """Return the suffix that decides how to read; a pipe without one holds CSV."""
+    """Return the suffix that decides how to read; empty for a pipe without one, whose first bytes decide."""
     name = path.name.lower()
     for suffix in sorted(SUFFIXES, key=len, reverse=True):
         if name.endswith(suffix):
             return suffix
     if path.is_fifo():
-        return ".csv"
+        return ""
     raise DataError(
-        f"{path}: cannot tell its format; expected a file name ending in {', '.join(SUFFIXES)}; save a spreadsheet as "
-        "CSV, and rename another text table to .csv (--delimiter says what divides its cells)"
+        f"{path}: cannot tell its format; expected a file name ending in {', '.join(SUFFIXES)}; save another "
+        "spreadsheet as CSV, and rename another text table to .csv (--delimiter says what divides its cells)"
     )
 
 

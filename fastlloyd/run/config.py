@@ -58,7 +58,8 @@ class RunConfig:
     )
     data: str | None = option(
         None,
-        "this rank's records: '{client}' becomes 1..M; csv, csv.gz, npy, npz, parquet, or a database with --query",
+        "this rank's records: '{client}' becomes 1..M; csv, csv.gz, npy, npz, parquet, arrow, xlsx, a database with "
+        "--query, or - (join, check, label: standard input)",
         DATA,
         "TEMPLATE",
         common=True,

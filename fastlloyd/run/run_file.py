@@ -110,11 +110,20 @@ def refuse_own_keys(path: str | Path) -> None:
 def _read_file(flag: str, path: str | Path) -> dict[str, Any]:
     """Return what a run file says, each relative path as seen from here."""
     values, folder = read_toml(Path(path), f"{flag} {path}"), Path(path).parent
-    return {key: _moved(key, value, lambda text: os.path.normpath(folder / text)) for key, value in values.items()}
+    return {key: moved(key, value, lambda text: os.path.normpath(folder / text)) for key, value in values.items()}
 
 
-def _moved(key: str, value: Any, move: Callable[[str], str]) -> Any:
-    """Return a value of a run file, a relative path as `move` writes it for another folder."""
+def moved(key: str, value: Any, move: Callable[[str], str]) -> Any:
+    """Return a value of a run file, a relative path as `move` writes it for another folder.
+
+    Parameters
+    ----------
+    key : str
+    value : object
+        An address of a database stays as it is, but for the path of its file.
+    move : callable
+        Takes the path, as text.
+    """
     entry = find_option(key)
     if entry is None or not isinstance(value, str) or not value or not entry.names_path(value):
         return value
@@ -212,7 +221,7 @@ def to_toml(config: RunConfig, folder: str | Path | None = None, *, only: Collec
             continue
         value = getattr(config, name)
         if folder is not None:
-            value = _moved(name, value, lambda text: os.path.relpath(text, folder))
+            value = moved(name, value, lambda text: os.path.relpath(text, folder))
         if value is None and AUTO not in entry.words:
             continue
         if name == "k" and config.choose_k:
@@ -226,7 +235,7 @@ def to_toml(config: RunConfig, folder: str | Path | None = None, *, only: Collec
 
 def with_absolute_paths(config: RunConfig) -> RunConfig:
     """Return a configuration that finds the same files from anywhere."""
-    return replace(config, **{name: _moved(name, getattr(config, name), os.path.abspath) for name in OPTIONS})
+    return replace(config, **{name: moved(name, getattr(config, name), os.path.abspath) for name in OPTIONS})
 
 
 def toml_value(value: Any) -> str:

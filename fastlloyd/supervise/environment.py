@@ -42,6 +42,7 @@ _OPTIONAL = {
     "psycopg": "sql",
     "duckdb": "sql",
     "pymysql": "sql",
+    "python-calamine": "excel",
     "tenseal": "he",
 }
 _PROBE_BYTES = 4 << 20

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
+from fastlloyd.data.database import refuse_standard_input
 from fastlloyd.errors import ConfigError, PeerError, did_you_mean
 from fastlloyd.net.tcp.address import parse_address
 from fastlloyd.net.tcp.route import MOST_OFFER_BYTES
 from fastlloyd.protocols.registry import FOLLOWING
 from fastlloyd.report.earlier import find_earlier
 from fastlloyd.run.config import OPTIONS, RunConfig
-from fastlloyd.run.run_file import has_table, load_config, to_toml, with_values
+from fastlloyd.run.run_file import has_table, load_config, moved, to_toml, with_values
 from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import SERVER
 from fastlloyd.wire.regular import read_regular, read_regular_bytes, replace_file
@@ -185,9 +186,8 @@ def read_settings(folder: Path) -> SiteSettings:
     for key in ("key", "roster", "data"):
         if not isinstance(values.get(key), str):
             raise ConfigError(f"{path}: expected {key} = a path, got {values.get(key)!r}; write it as text")
-    for key in ("key", "roster", "data", "passphrase_file", "described"):
-        if key in values:
-            values[key] = os.path.normpath(folder / values[key])
+    refuse_standard_input(values["data"], "a service joins many runs, and has none")
+    values = {key: moved(key, value, lambda text: os.path.normpath(folder / text)) for key, value in values.items()}
     if written.repeat and (not written.ask or "budget" not in values):
         raise ConfigError(
             f"{path}: repeat: expected ask = true and a budget beside it, which says how often the server may repeat a "

@@ -25,6 +25,10 @@ def test_each_type_has_the_same_roles_from_parquet_and_duckdb(tmp_path: Path) ->
     for name in ("export", "hive/year=2020/month=01"):
         shutil.copy(tmp_path / "t.parquet", tmp_path / name / "part.parquet")
     check_types(place_of(tmp_path / "t.parquet"))
+    arrow = pytest.importorskip("pyarrow")
+    with arrow.ipc.new_stream(tmp_path / "t.arrows", (own := arrow_table()).schema) as stream:
+        stream.write_table(own)
+    check_types(place_of(tmp_path / "t.arrows"))
     whole: dict[str, Expected] = {"span": ([1, 2], ["1", "2"])}  # Parquet has no durations: Arrow's own note says so
     check_types(find_place(str(tmp_path / "export")), whole)
     hive = find_place(str(tmp_path / "hive"))

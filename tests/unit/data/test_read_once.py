@@ -12,15 +12,19 @@ import threading
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastlloyd.__main__ import main
 from fastlloyd.cli.check import main as check
 from fastlloyd.cli.label import main as label
 from fastlloyd.data import delimited, table
+from fastlloyd.data.database import Place, find_place
+from fastlloyd.data.form import Form
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.source import open_source
 from fastlloyd.data.table import MemoryLimit, StoredTable, read_table, read_table_within
@@ -216,6 +220,115 @@ def test_a_pipe_that_does_not_fit(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p.npy")
     with pytest.raises(DataError, match="is a pipe, and npy cannot be read from one; write it to a file first"):
         read_table(tmp_path / "p.npy")
+
+
+def arrow_bytes(kind: str, **options: Any) -> bytes:
+    """The rows of `ROWS` as Arrow writes them."""
+    arrow = pytest.importorskip("pyarrow")
+    visit, person, ward, a, b = zip(*csv.reader(ROWS.splitlines()[1:]), strict=True)
+    names = {"visit": visit, "person": person, "ward": arrow.array(ward).dictionary_encode()}
+    table = arrow.table(names | {"a": [*map(float, a)], "b": [*map(int, b)]})
+    made = getattr(arrow.ipc, f"new_{kind}")(sink := arrow.BufferOutputStream(), table.schema, **options)
+    with made as writer:
+        writer.write_table(table, max_chunksize=700)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("p.arrow", "file"), ("p.arrows", "stream"), ("p.feather", "file"), ("pipe", "stream")]
+)
+def test_arrow_is_read_once_and_in_order(tmp_path: Path, name: str, kind: str) -> None:
+    data = arrow_bytes(kind)
+    expected = read_table(write(tmp_path / "r.csv", ROWS), columns=["a", "b"], unit=Unit("person"), texts=["visit"])
+    (tmp_path / f"file-{name}.arrow").write_bytes(data)
+    with opens() as counted, pipe(tmp_path / name, data) as path:
+        for own in (path, tmp_path / f"file-{name}.arrow"):
+            read = read_table(own, columns=["a", "b"], unit=Unit("person"), texts=["visit"])
+            np.testing.assert_array_equal(read.values, expected.values)
+            assert read.raw_texts == expected.raw_texts
+        assert counted[f"file-{name}.arrow"] == 1
+    stored = read_table_within(own, MemoryLimit(1 << 12, tmp_path), columns=["a", "b"])
+    assert isinstance(stored, StoredTable) and len(stored.rows) == 3000
+
+
+def test_an_arrow_stream_that_was_cut_off_or_is_damaged_is_refused(tmp_path: Path) -> None:
+    data, path = arrow_bytes("stream"), tmp_path / "r.arrows"
+    ends = [at for at in range(len(data)) if data.startswith(b"\xff\xff\xff\xff", at)][-3:]
+    for end in (len(data) - 8, len(data) - 4, *ends, *range(8, len(data), len(data) // 40)):
+        path.write_bytes(data[:end])
+        with pytest.raises(DataError, match="no end mark|cannot read .* as Arrow"):
+            read_table(path, texts=["visit"])
+    for at in range(0, len(data), len(data) // 60):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0x84]) + data[at + 1 :])
+        with contextlib.suppress(DataError):  # another number will do: that nothing else happens is the test
+            read_table(path, texts=["visit"])
+    for start, said in ((b"FEA1", "as Arrow"), (b"hello, world", "as Arrow"), (b"", "is empty")):
+        path.write_bytes(start)
+        with pytest.raises(DataError, match=said):
+            read_table(path)
+
+
+@contextlib.contextmanager
+def standard_input(file: int) -> Iterator[Place]:
+    """This process has a file as its standard input."""
+    before = os.dup(0)
+    try:
+        os.dup2(file, 0)
+        yield find_place("-")
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+
+
+def test_standard_input_is_what_it_begins_with(tmp_path: Path) -> None:
+    expected = read_table(write(tmp_path / "r.csv", ROWS), columns=["a"], texts=["visit"])
+    np.savez(tmp_path / "r.npz", [[1.0]])
+    for at, data in enumerate(
+        (ROWS.encode(), gzip.compress(ROWS.encode()), arrow_bytes("stream"), arrow_bytes("file"))
+    ):
+        (tmp_path / "file").write_bytes(data)
+        with pipe(tmp_path / f"{at}", data) as path:
+            for own in (path, tmp_path / "file"):
+                with own.open("rb") as file, standard_input(file.fileno()) as place:
+                    read = read_table(place, columns=["a"], texts=["visit"])
+                assert str(place) == "standard input" and read.raw_texts == expected.raw_texts
+                np.testing.assert_array_equal(read.values, expected.values)
+    for data, said in (
+        (b"", "standard input is empty"),
+        (b"\x93NUMPY\1", "standard input is a pipe, and npy cannot be read from one"),
+        ((tmp_path / "r.npz").read_bytes(), "standard input is a pipe, and zip cannot be read"),
+        # What docs/data-sources.md puts behind an export that fails.
+        (ROWS.encode() + b"the export failed\n", r"standard input, row 3001 \(line 3002\): expected 5 cells"),
+        (b"age\n40\n50\nthe export failed\n", r"row 3 \(line 4\), column 'age': expected a number, got text"),
+    ):
+        (tmp_path / "file").write_bytes(data)
+        with (
+            (tmp_path / "file").open("rb") as file,
+            standard_input(file.fileno()) as place,
+            pytest.raises(DataError, match=said),
+        ):
+            read_table(place)
+    # What sqlcmd writes without its underline, and SQLcl without empty lines.
+    for text, form in (
+        ("person_id|age|bmi\n1|40|24.500000000000000\n2|NULL|2.75E1\n", Form(delimiter="|")),
+        ('"person_id","age","bmi"\n1,40,24.5\n2,,27.5\n', Form()),
+    ):
+        (tmp_path / "file").write_text(text)
+        with (tmp_path / "file").open("rb") as file, standard_input(file.fileno()):
+            read = read_table(find_place("-", form), missing="gaps", texts=["person_id"])
+        np.testing.assert_array_equal(read.values, [[40, 24.5], [np.nan, 27.5]])
+        assert read.raw_texts == {"person_id": ["1", "2"]}
+    leader, follower = os.openpty()
+    with standard_input(follower) as place, pytest.raises(DataError, match="the standard input is a terminal"):
+        read_table(place)
+    os.close(leader)
+    os.close(follower)
+
+
+def test_standard_input_is_for_one_party(capsys: pytest.CaptureFixture[str]) -> None:
+    needed = ["--bounds", "0,1", "--n-total", "100", "--k", "2"]
+    assert main(["run", "-n", "2", "--data", "-", *needed]) == EXIT_INPUT
+    assert "--data -: several parties would read one standard input; name a file" in capsys.readouterr().err
 
 
 def test_records_from_another_command(tmp_path: Path) -> None:

@@ -65,6 +65,21 @@ def test_a_mistyped_key_is_compared_with_those_of_the_service_too(folder: Path) 
         read_settings(folder)
 
 
+def test_the_records_of_a_site_may_be_in_a_database(folder: Path) -> None:
+    text = (folder / "site.toml").read_text()
+    for data, moved in (
+        ("postgresql://reader@db.example.org/omop", "postgresql://reader@db.example.org/omop"),
+        ("sqlite:///omop.db", f"sqlite:///{folder}/omop.db"),
+        ("sqlite:////srv/omop.db", "sqlite:////srv/omop.db"),
+        ("own.xlsx#2024", str(folder / "own.xlsx#2024")),
+    ):
+        (folder / "site.toml").write_text(text.replace("own.csv", data))
+        assert read_settings(folder).own["data"] == moved
+    (folder / "site.toml").write_text(text.replace("own.csv", "-"))
+    with pytest.raises(ConfigError, match="--data -: a service joins many runs, and has none"):
+        read_settings(folder)
+
+
 def look(folder: Path) -> list[str]:
     """Look once; gives what was said to people."""
     said: list[str] = []

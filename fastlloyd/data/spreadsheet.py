@@ -1,0 +1,170 @@
+"""Reads one sheet of an Excel workbook; the only module that imports python_calamine.
+
+Excel has no types of columns: each cell decides, by the rule of `kinds.py`. Text that is a number counts as one, for
+spreadsheets often hold numbers that were entered as text; a date, a time or a truth value is no number.
+
+Source: docs/data-sources.md.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from fastlloyd.data.delimited import Cells
+from fastlloyd.data.form import MISSING, Form, listed, needs, parse_cell, parse_number
+from fastlloyd.data.kinds import ANY, FIX, NUMBERS, ColumnKind, name_cells
+from fastlloyd.errors import DataError, did_you_mean
+
+SUFFIX = ".xlsx"
+_MOMENTS = {
+    datetime.datetime: ColumnKind("points in time"),
+    datetime.date: ColumnKind("dates"),
+    datetime.time: ColumnKind("times of day"),
+    datetime.timedelta: ColumnKind("durations"),
+}
+
+
+def split_sheet(path: Path) -> tuple[Path, str | None]:
+    """Return the workbook that a path names, and its sheet after '#'; None for the first one.
+
+    Examples
+    --------
+    >>> split_sheet(Path("ward/records.xlsx#2024"))
+    (PosixPath('ward/records.xlsx'), '2024')
+    """
+    text = str(path)
+    at = text.lower().rfind(f"{SUFFIX}#")
+    if at < 0 or path.exists():
+        return path, None
+    end = at + len(SUFFIX)
+    return Path(text[:end]), text[end + 1 :]
+
+
+class Sheet:
+    """A sheet of a workbook, all of it in memory. Its first row names the columns, unless it holds numbers only.
+
+    Parameters
+    ----------
+    path : Path
+        With the sheet's name after '#', for errors.
+    file : binary file
+        The workbook.
+    form : Form
+        What stands before a fraction in its cells of text.
+
+    Attributes
+    ----------
+    names : tuple of str
+    kinds : tuple of ColumnKind
+        What a column holds where all its cells are of one kind; otherwise each cell decides.
+    numeric : tuple of bool
+        Which columns hold a number, or nothing.
+    indices : frozenset of str
+        Empty.
+    rows : int
+
+    Raises
+    ------
+    DataError
+        It is no such file, has no such sheet, or the sheet is empty.
+    ConfigError
+        python-calamine is not installed.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO, form: Form) -> None:
+        with needs("python-calamine", "Excel files", "excel"):
+            import python_calamine as calamine
+        self._path, self._form, (_, wanted) = path, form, split_sheet(path)
+        try:
+            book = calamine.CalamineWorkbook.from_filelike(file)
+            names = [sheet.name for sheet in book.sheets_metadata if sheet.typ == calamine.SheetTypeEnum.WorkSheet]
+            if not names or (wanted is not None and wanted not in names):
+                raise DataError(
+                    f"{path}: no sheet {wanted or ''!r}{did_you_mean(wanted or '', names)}; it has {listed(names)}; "
+                    "name one after '#'"
+                )
+            sheet = book.get_sheet_by_name(names[0] if wanted is None else wanted)
+            rows = sheet.to_python()
+            self._first = 1 + (sheet.start or (0, 0))[0]
+        except calamine.CalamineError as error:
+            raise DataError(f"cannot read {path} as xlsx ({error}); save it again, without a password") from error
+        while rows and _is_empty(rows[-1]):
+            rows.pop()
+        if not rows:
+            raise DataError(f"{path}: the sheet is empty; expected a header row and at least one row of numbers")
+        header = any(isinstance(cell, str) and cell.strip() and not self._is_number(cell) for cell in rows[0])
+        self.names = tuple(str(cell).strip() if header else f"x{at + 1}" for at, cell in enumerate(rows[0]))
+        self._cells = rows[1:] if header else rows
+        self._first += 1 if header else 0
+        self.rows, self.indices = len(self._cells), frozenset[str]()
+        columns = [[cell for cell in column if not _is_missing(cell)] for column in zip(*self._cells, strict=True)]
+        self.kinds = tuple(map(_kind, columns or [[]] * len(self.names)))
+        self.numeric = tuple(
+            not column or any(map(self._is_number, column)) for column in (columns or [[]] * len(self.names))
+        )
+
+    def chunks(
+        self, numbers: Sequence[int], texts: Sequence[int], height: int | None, *, loose: int = 0
+    ) -> Iterator[Cells]:
+        """Read some columns, some rows at a time. As `Source.chunks`."""
+        step = height or max(1, self.rows)
+        for start in range(0, self.rows, step):
+            rows = self._cells[start : start + step]
+            values = np.array(
+                [[self._number(start + at, row[index], index) for index in numbers] for at, row in enumerate(rows)],
+                dtype=np.float64,
+            )
+            columns = []
+            for at, index in enumerate(texts):
+                where = f"{self._path}, column {self.names[index]!r}"
+                own = [self._named(start + place, row[index], index) for place, row in enumerate(rows)]
+                columns.append(name_cells(own, NUMBERS, where, FIX, any_number=at >= len(texts) - loose))
+            yield Cells(values.reshape(len(rows), len(numbers)), tuple(columns), self._first)
+
+    def _is_number(self, cell: Any) -> bool:
+        """Whether a cell is a number, or text that is one."""
+        if isinstance(cell, str):
+            return parse_number(cell, self._form.decimal) is not None
+        return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+    def _line(self, row: int) -> str:
+        """Name a row, counted from 0, as its owner finds it."""
+        return f"{self._path}, row {row + 1} (line {self._first + row})"
+
+    def _number(self, row: int, cell: Any, column: int) -> float:
+        """Return a cell as a number, NaN for a missing one."""
+        if isinstance(cell, str):
+            return parse_cell(cell, self._line(row), self.names[column], self._form)
+        if self._is_number(cell):
+            return float(cell)
+        raise self._refused(row, cell, column, "a number")
+
+    def _named(self, row: int, cell: Any, column: int) -> Any:
+        """Return a cell that may be a name; a moment is none."""
+        if type(cell) in _MOMENTS:
+            raise self._refused(row, cell, column, "whole numbers or text")
+        return cell
+
+    def _refused(self, row: int, cell: Any, column: int, expected: str) -> DataError:
+        """Return the error of a cell that does not fit."""
+        got = _MOMENTS[type(cell)].words if type(cell) in _MOMENTS else "a truth value"
+        return DataError(f"{self._line(row)}, column {self.names[column]!r}: expected {expected}, got {got}; {FIX}")
+
+
+def _is_missing(cell: Any) -> bool:
+    return isinstance(cell, str) and cell.strip().lower() in MISSING
+
+
+def _is_empty(row: Sequence[Any]) -> bool:
+    return all(isinstance(cell, str) and not cell.strip() for cell in row)
+
+
+def _kind(column: Sequence[Any]) -> ColumnKind:
+    """Return the kind of a column whose cells are all moments of one kind."""
+    types = set(map(type, column))
+    return _MOMENTS.get(next(iter(types)), ANY) if len(types) == 1 else ANY
