@@ -25,6 +25,9 @@ _PLACES = re.compile(
     re.MULTILINE,
 )
 _PARTY = re.compile(r"\b(?:the server|client (\d+))\b(?!'s)")
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+# What stands before the text of a line: spaces, or a label and spaces.
+_LABEL = re.compile(r" *\S+(?: \S+)? {2,}| +")
 
 
 def csv_cell(text: str) -> str:
@@ -106,3 +109,42 @@ def paint(text: str, stream: TextIO) -> str:
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
     return _PLACES.sub(lambda found: f"\033[{_STYLES[str(found.lastgroup)]}m{found[0]}\033[0m", text)
+
+
+def narrowed(text: str, width: int) -> str:
+    """Return a text for a narrow terminal, which would break lines within words and lose labels among them.
+
+    Lines of tables, of JSON and of a progress bar stay as they are.
+
+    Parameters
+    ----------
+    text : str
+    width : int
+        Columns of the terminal.
+
+    Examples
+    --------
+    >>> print(narrowed("columns   2 used: age, weight of the patient", 30))
+    columns   2 used: age, weight
+              of the patient
+    """
+    return "".join(_narrowed(line, width) for line in text.splitlines(keepends=True))
+
+
+def _narrowed(line: str, width: int) -> str:
+    """Break one line between words, below the text beside its label."""
+    plain = _STYLE.sub("", line).rstrip("\n")
+    if len(plain) <= width or "\r" in line or line.startswith("{"):
+        return line
+    label = _LABEL.match(plain)
+    start = label.end() if label is not None and label.end() <= width // 2 else 0
+    if "  " in plain[start:].strip():
+        return line
+    broken, used = "", 0
+    for at, word in enumerate(line.rstrip("\n").split(" ")):
+        length = len(_STYLE.sub("", word))
+        if at and word and used > start and used + 1 + length > width:
+            broken, used = f"{broken}\n{' ' * start}{word}", start + length
+        else:
+            broken, used = f"{broken}{' ' if at else ''}{word}", used + bool(at) + length
+    return broken + ("\n" if line.endswith("\n") else "")

@@ -5,7 +5,8 @@ ours writes through `guard_streams`: a closed stream counts as one that nobody r
 bytes that a full disk or a broken pipe refuses are dropped. Later ones are tried again. The first loss is said once, on
 standard error.
 
-A terminal gets its own encoding, with escapes for what that lacks. Files and pipes get UTF-8, whatever the locale.
+A terminal gets its own encoding, with escapes for what that lacks; where it is narrow, lines are broken between words.
+Files and pipes get UTF-8, whatever the locale.
 
 Source: docs/operations.md, "Streams and locales".
 """
@@ -17,15 +18,17 @@ import io
 import logging
 import os
 import select
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from fastlloyd.report.display import paint
+from fastlloyd.report.display import narrowed, paint
 from fastlloyd.report.lines import speaks_json
 
 _PATIENCE_MS = 1000
+_USUAL_WIDTH = 80
 
 
 class Guarded(io.RawIOBase):
@@ -118,8 +121,20 @@ def guard_streams(*, says_pipe: bool = True) -> None:
 
 def _text(raw: Guarded, encoding: str) -> TextIO:
     """Return the text stream of a descriptor, which buffers as Python's own would."""
-    lines = raw.isatty() or raw.name == "<stderr>"
-    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors="backslashreplace", line_buffering=lines)
+    terminal = raw.isatty()
+    made = _Terminal if terminal else io.TextIOWrapper
+    lines = terminal or raw.name == "<stderr>"
+    return made(io.BufferedWriter(raw), encoding, errors="backslashreplace", line_buffering=lines)
+
+
+class _Terminal(io.TextIOWrapper):
+    """The text stream of a terminal, which may be narrow."""
+
+    def write(self, text: str) -> int:
+        """Write a text, its lines broken between words where the terminal has fewer columns than most."""
+        width = shutil.get_terminal_size().columns
+        super().write(narrowed(text, width) if width < _USUAL_WIDTH else text)
+        return len(text)
 
 
 def lost_output() -> OSError | None:

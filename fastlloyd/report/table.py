@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -35,7 +36,7 @@ def render(
     centroids: NDArray[np.float64] | None = None,
     *,
     names: Mapping[int, str] | None = None,
-    width: int = WIDTH,
+    width: int | None = None,
 ) -> str:
     """Return the table of a finished run.
 
@@ -47,7 +48,8 @@ def render(
         In original units.
     names : mapping from cluster to name, optional
         By default those that the parties of a description agreed on.
-    width : int
+    width : int, optional
+        By default that of the terminal, at most 80.
 
     Returns
     -------
@@ -59,6 +61,7 @@ def render(
     Everybody who reads the terminal sees released centroids and sizes.
     """
     names = ClusterNames.agreed(document["parameters"]) if names is None else names
+    width = _own_width() if width is None else width
     lines = [_title(document, centroids), ""]
     if centroids is not None:
         sizes = document["result"]["noisy_sizes"]
@@ -77,22 +80,29 @@ def render(
     return printable("\n".join([*lines, *_wrapped(rows, width)]), lines=True) + "\n"
 
 
-def render_server(document: Mapping[str, Any], *, width: int = WIDTH) -> str:
+def render_server(document: Mapping[str, Any], *, width: int | None = None) -> str:
     """Return what the server knows of a finished run: parties and cost, no result.
 
     Parameters
     ----------
     document : dict
         A valid server.json.
-    width : int
+    width : int, optional
+        By default that of the terminal, at most 80.
     """
     sees = (
         "could compute it from the noisy sums"
         if document["parties"].get("masking") == "pairwise"
         else "sees no centroid"
     )
+    width = _own_width() if width is None else width
     rows = [*_named(document), ("result", f"held by the clients: the server {sees}"), *_cost_rows(document)]
     return printable("\n".join([_title(document), "", *_wrapped(rows, width)]), lines=True) + "\n"
+
+
+def _own_width() -> int:
+    """Return the columns of the terminal, at most as many as most have."""
+    return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
 def _wrapped(rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:

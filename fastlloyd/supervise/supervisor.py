@@ -15,6 +15,7 @@ import os
 import platform
 import secrets
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -116,7 +117,9 @@ def supervise(
     output = LauncherOutput(out or sys.stdout, err or sys.stderr, quiet=quiet, debug=debug, json_lines=json_lines)
     shared = transport == "shm" and not hosts
     run = _Run(n, output, grace_s, quiet=quiet, hosts=hosts, start_s=start_s, shared=shared)
-    base = os.environ if hosts or place is not None else without_scheduler(os.environ)
+    base = dict(os.environ) if hosts or place is not None else without_scheduler(os.environ)
+    if (out or sys.stdout).isatty():  # which the ranks cannot ask
+        base["COLUMNS"] = str(shutil.get_terminal_size().columns)
     try:
         with adopting_orphans(), _forwarding(run.interrupt):
             return run.watch(command, {**base, **env})

@@ -128,3 +128,40 @@ def test_a_slow_reader_of_a_pipe_that_does_not_wait_gets_all(monkeypatch: pytest
     stream.close()
     reader.join(LIMIT_S)
     assert b"".join(got) == text.encode() * 1000
+
+
+def test_lines_are_broken_between_words_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    leader, follower = pty.openpty()
+    terminal = os.fdopen(follower, "w")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setattr(sys, "__stdout__", terminal)
+    guard_streams()
+    said = (
+        "unit      one record, which is one row of one client; somebody with g rows has g times the epsilon\n"
+        "\x1b[1;33mwarn\x1b[0m  2 cores for 3 ranks: works, but timings suffer very much\n"
+        "          WARNING: noise may have made this result worse than it could be\n"
+        "a   1.0000000000000  2.0000000000000  3.0000000000000\n"
+        '{"event": "a line of JSON that is longer than the terminal"}\n'
+        "round 1 of 10: 2 clients, 4 ms, 96 B, and more\rand more\n"
+        "short\n"
+    )
+    sys.stdout.write(said)
+    sys.stdout.flush()
+    lines = os.read(leader, 1 << 12).decode().replace("\r\n", "\n").splitlines()
+    terminal.close()
+    os.close(leader)
+    assert lines[:3] == [
+        "unit      one record, which is one row",
+        "          of one client; somebody with g",
+        "          rows has g times the epsilon",
+    ]
+    assert lines[3:5] == ["\x1b[1;33mwarn\x1b[0m  2 cores for 3 ranks: works, but", "      timings suffer very much"]
+    assert lines[5:8] == [
+        "          WARNING: noise may have made",
+        "          this result worse than it",
+        "          could be",
+    ]
+    assert "\n".join(lines).replace("\n          ", " ").replace("\n      ", " ") + "\n" == said.replace(
+        "\n          ", " "
+    ).replace("\r", "\n")
