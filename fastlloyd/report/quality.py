@@ -216,7 +216,8 @@ def judge(
     weights = _weights(sizes, len(scaled))
     added = float(weights @ (deviations**2).sum(axis=1))
     left = _left(scaled, weights, added, noise)
-    graded = _seen(grade(added / half.size, k=scaled.shape[0], d=scaled.shape[1]), added, left, noise)
+    usual = grade(added / half.size, k=scaled.shape[0], d=scaled.shape[1])
+    graded = _seen(usual, added, left, noise)
     doubts = [] if empty or pairs else _doubtful(scaled, weights, added, left, noise)
     doubts += _unclear(len(scaled), noise.stands_out)
     kept = [cluster for cluster in range(len(scaled)) if cluster not in empty]
@@ -225,7 +226,8 @@ def judge(
     verdict = _lower(graded, doubtful=bool(doubts or on_bound), lost=lost, k=len(scaled))
     figure = f"noise of {percent(math.sqrt(added / half.size) / 2.0)} of the range on a centre"
     known = "" if verdict == "noise" else f"{_known(margins * half, weights, names)}; "
-    sentence = f"{verdict}: {known}{figure} ({_limit(*scaled.shape)})"
+    compared = _limit(*scaled.shape) if left is None or graded == usual else _over_spread(added, left)
+    sentence = f"{verdict}: {known}{figure} ({compared})"
     if lost and verdict != graded:
         unclear = " or ".join(["empty"] * bool(empty) + ["another"] * bool(pairs))
         of = format_count(len(scaled), "cluster")
@@ -234,8 +236,8 @@ def judge(
         sentence += ", but its clusters may lie badly" if doubts else ", but a feature lies on its bound"
     sentence += _measured_words(noise.measured)
     reason = "" if graded == "good" else figure
-    if left is not None and _NOISE_IS_SEEN * left < added < left:
-        reason = f"it adds about {percent(added / left)} to the spread within clusters"
+    if left is not None and added > _NOISE_IS_SEEN * left:
+        reason = _over_spread(added, left)
     warnings = _warnings(verdict, reason, noise.expected, empty=empty, at_bounds=at_bounds, pairs=pairs)
     return Quality(
         verdict=verdict,
@@ -254,6 +256,13 @@ def _limit(k: int, d: int) -> str:
     """Say up to which noise k centres of d features are good: more clusters lie closer together."""
     most = percent(most_for_good(k=k, d=d))
     return f"good is up to {most} for {format_count(k, 'cluster')} and {format_count(d, 'feature')}"
+
+
+def _over_spread(added: float, left: float) -> str:
+    """Say how much of the spread within clusters the noise is."""
+    if added >= left:
+        return "it is as large as the spread within clusters, or larger"
+    return f"it adds about {percent(added / left)} to the spread within clusters"
 
 
 def _known(margins: NDArray[np.float64], weights: NDArray[np.float64], names: Sequence[str] | None) -> str:

@@ -192,7 +192,9 @@ def test_noise_is_graded_by_the_spread_within_clusters_where_a_release_contains_
     assert tight.verdict == "fair" and re.search(r"adds about (1[6-9]|2\d) % to the spread", tight.warnings[0])
     assert found(0.01, 0.01).verdict == "good"
     assert judged(ResultNoise(centre_deviations=np.full((4, 2), 0.03)), SQUARE, [100.0] * 4).verdict == "fair"
-    assert found(0.03, 0.16).verdict == "good"
+    wide = found(0.03, 0.16)
+    assert wide.verdict == "good" and "adds about 1.1 % to the spread" in wide.sentence
+    assert "it is as large as the spread" in found(0.01, -0.0005).warnings[0]
     assert found(0.03, 0.16, doubt=0.06).verdict == "fair"
 
 
