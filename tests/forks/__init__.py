@@ -7,7 +7,8 @@ imports anything it asks a server, which has imported everything and imports not
 that it was given, and then only stands between: it passes on signals to the fork, and ends as the fork does.
 
 What such a start does not show: how long imports take, that they succeed in the right order, and what they do; nor
-what depends on the parent, session or process group of the process itself. A SIGKILL of the process that was started
+what depends on the parent, session or process group of the process itself, or on its namespaces but those of users
+and networks. A SIGKILL of the process that was started
 ends the fork a moment later; SIGSTOP of it stops nothing. Tests about these start processes without `environment()`.
 """
 
@@ -17,6 +18,7 @@ import functools
 import os
 import socket
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -33,9 +35,9 @@ def _name() -> str:
     """Start the server of this session of tests, or find the one that another of its processes has started."""
     name = os.environ.get(VARIABLE, "").partition(":")[0]
     link = socket.socket(socket.AF_UNIX)
-    if not name or link.connect_ex(f"\0{name}"):
+    if not name or link.connect_ex(name):
         session = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}-{time.monotonic_ns()}"
-        name = f"fastlloyd-forks-{session}"
+        name = str(Path(tempfile.gettempdir()) / f"fastlloyd-forks-{session}")  # seen from each namespace of networks
         _start(name, link)
     link.detach()  # open until this process ends, and then the server may end
     return name
@@ -45,7 +47,7 @@ def _start(name: str, link: socket.socket) -> None:
     """Connect to the server of this name; start it, if nobody has."""
     started = False
     end = time.monotonic() + _START_S
-    while link.connect_ex(f"\0{name}"):
+    while link.connect_ex(name):
         assert time.monotonic() < end, f"the server that forks did not start within {_START_S:g} s"
         if not started:
             words = [sys.executable, str(HERE / "server.py"), name, "." * _WORDS_BYTES]
@@ -59,7 +61,7 @@ def _start(name: str, link: socket.socket) -> None:
 def connect() -> socket.socket:
     """Return a link to the server, for one fork: it ends with the link."""
     link = socket.socket(socket.AF_UNIX)
-    link.connect(f"\0{_name()}")
+    link.connect(_name())
     return link
 
 

@@ -21,12 +21,12 @@ def hand_over() -> None:
     if not name or sys.prefix != prefix or not _is_served(root):
         return
     link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    if link.connect_ex(f"\0{name}"):
-        return  # another network namespace, or the tests have ended
+    if link.connect_ex(name):
+        return  # the tests have ended
     ask(link, _own(link))
     pid = read(link)
     if pid is None:
-        os._exit(70)
+        return
     for number in _PASSED:
         if _signal.getsignal(number) != _signal.SIG_IGN:
             _signal.signal(number, lambda number, _: os.kill(pid, number))

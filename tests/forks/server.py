@@ -47,7 +47,7 @@ def main(name: str) -> None:
     """Serve until the last test process has gone."""
     listener = socket.socket(socket.AF_UNIX)
     try:
-        listener.bind(f"\0{name}")
+        listener.bind(name)
     except OSError:
         return  # another worker was faster
     listener.listen(128)
@@ -96,6 +96,7 @@ def main(name: str) -> None:
                 else:
                     _drop(selector, links, source)
         if not links:
+            Path(name).unlink()
             return
 
 
@@ -152,6 +153,7 @@ def _be(started: int, given: Any, descriptors: list[int]) -> NoReturn:
     words, environment = given["words"], given["environment"]
     environment |= [forks.mark(started).split(b"=")]
     os.setsid()
+    _enter(started)
     _take(dict(zip(given["numbers"], descriptors, strict=True)))
     os.environb.clear()
     os.environb.update(environment)
@@ -202,6 +204,15 @@ def _be(started: int, given: Any, descriptors: list[int]) -> NoReturn:
     if "mpi4py.MPI" in sys.modules and sys.modules["mpi4py.MPI"].Is_initialized():
         ctypes.PyDLL(None).exit(code)  # with what libraries do at the end: MPICH leaves its launcher then
     os._exit(code)
+
+
+def _enter(started: int) -> None:
+    """Enter the namespaces of users and networks in which a process was started."""
+    for kind in ("user", "net"):
+        theirs = os.open(f"/proc/{started}/ns/{kind}", os.O_RDONLY)
+        if os.fstat(theirs).st_ino != Path("/proc/self/ns", kind).stat().st_ino:
+            assert ctypes.CDLL(None).setns(theirs, 0) == 0, f"no way into the {kind} namespace of {started}"
+        os.close(theirs)
 
 
 def _complain(error: BaseException) -> None:
