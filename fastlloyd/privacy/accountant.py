@@ -7,7 +7,8 @@ How releases enter
   the line between the two vectors: all other directions carry the same noise under both. So it is one
   Gaussian event of noise multiplier s / D, whatever its length.
   Adaptive Gaussian events of multipliers m_1, .., m_T compose to mu-GDP with mu^2 = sum 1 / m_t^2, and so to
-  exactly one epsilon at each delta: a ledger with Gaussian noise alone is accounted for by that formula.
+  exactly one epsilon at each delta: a ledger with Gaussian noise alone is accounted for by that formula, and beside
+  other noise they enter as one event of multiplier 1 / mu.
 * **Laplace.** With independent Laplace noise of scale b on every coordinate the privacy loss is at most
   `sum_h |x_h - x'_h| / b <= D / b` for L1 sensitivity D: the release has pure epsilon D / b, and
   a Laplace event of noise multiplier b / D dominates it.
@@ -207,7 +208,8 @@ def _compose(events: _Events, delta: float) -> float:
         exact = gdp_epsilon(math.sqrt(all_squares), delta * (1.0 - _FORMULA_SLACK))
         return exact if exact <= _NO_PROMISE else math.inf
     # First guess: Laplace noise of multiplier b as (1 / b)-GDP, or Gaussian noise and pure epsilon apart.
-    alone = gdp_epsilon(math.sqrt(squares["l2"]), delta) if squares["l2"] > 0.0 else 0.0
+    mu = math.sqrt(squares["l2"])
+    alone = gdp_epsilon(mu, delta) if mu > 0.0 else 0.0
     pure = math.fsum(n / scale for norm in ("l1", "pure") for scale, n in counts[norm].items())
     guess = min(gdp_epsilon(math.sqrt(all_squares), delta), alone + pure)
     # Where epsilon is next to nothing beside the noise, finer steps than this only cost time.
@@ -215,21 +217,21 @@ def _compose(events: _Events, delta: float) -> float:
     if guess > _NO_PROMISE:
         return math.inf
     while True:
-        guess = max(guess, floor)
-        epsilon = _compose_at(counts, delta, guess / _INTERVALS)
-        if epsilon >= guess * (1.0 - 1e-12) or guess <= floor:
+        # Mostly that little less is below epsilon at once, and the interval fine enough.
+        guess = max(0.9 * guess, floor)
+        epsilon = _compose_at(mu, counts, delta, guess / _INTERVALS)
+        if epsilon >= guess or guess <= floor:
             return epsilon
-        guess = 0.9 * epsilon
+        guess = epsilon
 
 
-def _compose_at(counts: Mapping[str, Mapping[float, int]], delta: float, interval: float) -> float:
-    """Compose at one discretisation interval."""
+def _compose_at(mu: float, counts: Mapping[str, Mapping[float, int]], delta: float, interval: float) -> float:
+    """Compose Gaussian noise, which is mu-GDP together, and the rest at one discretisation interval."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     loss = pld.identity(value_discretization_interval=interval)
-    for scale, count in sorted(counts["l2"].items()):
-        deviation = scale / math.sqrt(count)
-        loss = loss.compose(pld.from_gaussian_mechanism(deviation, value_discretization_interval=interval))
+    if mu > 0.0:
+        loss = loss.compose(pld.from_gaussian_mechanism(1.0 / mu, value_discretization_interval=interval))
     for scale, count in sorted(counts["l1"].items()):
         one = pld.from_laplace_mechanism(scale, value_discretization_interval=interval)
         loss = loss.compose(one.self_compose(count))

@@ -157,6 +157,7 @@ ROWS = (
         server_data=True,
         sizes=True,
         paper="feddp",
+        results=2,
     ),
     Row(
         "kfed",
@@ -186,7 +187,7 @@ ROWS = (
         sizes=True,
         unused=("rounds", *_SITES),
         paper="vertical-dp",
-        results=2,
+        results=3,
     ),
     Row(
         "vertical-plain",
