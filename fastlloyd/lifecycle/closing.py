@@ -27,7 +27,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self
 
 from fastlloyd.crypto.commitment import OPENING_BYTES
@@ -40,7 +40,7 @@ from fastlloyd.party.effects import Gather, Party, Receive, Send
 from fastlloyd.party.message import NoPayload
 from fastlloyd.party.transcript import DIGEST_BYTES, Transcript
 from fastlloyd.randomness import domains
-from fastlloyd.wire.decode import Within, decode, load_json
+from fastlloyd.wire.decode import Within, decode, load_json, plain
 from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, SERVER, PartyId
 
 _SIGNATURE = re.compile(f"[0-9a-f]{{{2 * SIGNATURE_BYTES}}}")
@@ -178,7 +178,7 @@ class Accounts(NoPayload):
 
     def body(self) -> bytes:
         """Return canonical JSON."""
-        values = {str(party.rank): asdict(account) for party, account in sorted(self.by_party.items())}
+        values = {str(party.rank): plain(account) for party, account in sorted(self.by_party.items())}
         return json.dumps({"accounts": values}, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence, Sized
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -16,7 +16,7 @@ from fastlloyd.masking.threshold.parts import Parts
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, NORM_OF, Release
 from fastlloyd.privacy.shares import noise_price, spread
-from fastlloyd.wire.decode import decode, show
+from fastlloyd.wire.decode import decode, plain, show
 
 ACCOUNTING_SLACK = 1e-9
 """Relative difference of a recomputed epsilon that two versions of the accounting library may have."""
@@ -31,7 +31,7 @@ class PlainPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; `from_json` is the inverse."""
-        return asdict(self)
+        return plain(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -181,17 +181,8 @@ class SumsTerms(RunTerms):
 
         The clients see it, and with pairwise masks the server does too; noise in shares is that of all clients but t.
         """
-        shared = self.in_shares
-        fields: dict[str, Any] = {
-            "round": t,
-            "mechanism": mechanism,
-            "norm": NORM_OF.get(mechanism, "l2"),
-            "unit": f"grid of 2^-{bits}",
-            "seen_by": "server and clients" if self.masking == "pairwise" else "clients",
-            "clients": self.clients if shared else 0,
-            "known": self.known_shares if shared else 0,
-        }
-        return Release(**{**fields, **more})
+        shares = {"clients": self.clients, "known": self.known_shares} if self.in_shares else {}
+        return _noisy_sum(mechanism, bits, self.masking, round=t, **shares, **more)
 
     def check_masking(self, *, noisy: bool = True) -> None:
         """Check how vectors are masked, and of how many clients an observer may know the noise.
@@ -253,6 +244,18 @@ class SumsTerms(RunTerms):
         if self.masking != "threshold" or not self.in_shares:
             return self.all_noise
         return math.sqrt(self.clients / (self.min_clients - self.known_shares))
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _noisy_sum(mechanism: str, bits: int, masking: str, **more: Any) -> Release:
+    """Return what `SumsTerms.noisy_sum` does: each party asks for the same ones several times."""
+    fields: dict[str, Any] = {
+        "mechanism": mechanism,
+        "norm": NORM_OF.get(mechanism, "l2"),
+        "unit": f"grid of 2^-{bits}",
+        "seen_by": "server and clients" if masking == "pairwise" else "clients",
+    }
+    return Release(**{**fields, **more})
 
 
 @lru_cache(maxsize=64)

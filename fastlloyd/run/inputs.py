@@ -25,6 +25,7 @@ from fastlloyd.masking.threshold.numbers import Numbers
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, public_part
 from fastlloyd.version import __version__
+from fastlloyd.wire.decode import plain
 from fastlloyd.wire.header import PROTOCOL_VERSION
 from fastlloyd.wire.values import BUILD, MOST_VALUES_BYTES, canonical
 
@@ -66,7 +67,7 @@ class PublicInputs:
             "version": PROTOCOL_VERSION,
             "results_version": config.row.results,
             "resume": config.resume,
-            "public": dataclasses.asdict(self.public),
+            "public": plain(self.public),
             "caps": self.caps,
             "categories": self.categories.lists,
             "bounds": [self.bounds.lo.tolist(), self.bounds.hi.tolist(), self.bounds.names],

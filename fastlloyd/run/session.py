@@ -30,6 +30,7 @@ from fastlloyd.report.sight import ProtocolWords
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.outcome import Claim, Cost, Foreseen, Outcome
+from fastlloyd.wire.decode import plain
 from fastlloyd.wire.header import PartyId
 
 T = TypeVar("T")
@@ -188,7 +189,7 @@ class Session:
         resumed = len(included) - len(self.round_costs)  # rounds closed before a resume were not timed
         costs = [Cost()] * resumed + self.round_costs
         rounds = [
-            {"round": t, "clients_included": sorted(party.rank for party in parties), **dataclasses.asdict(cost)}
+            {"round": t, "clients_included": sorted(party.rank for party in parties), **plain(cost)}
             for t, (parties, cost) in enumerate(zip(included, costs, strict=True))
         ]
         for entry, left, all_noise in zip(rounds, silent, noise, strict=False):

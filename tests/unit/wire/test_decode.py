@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -14,7 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.wire.decode import MOST_INTEGER, MOST_LEVELS, Amount, Misfit, Within, decode, load_json, reader, show
+from fastlloyd.wire.decode import (
+    MOST_INTEGER,
+    MOST_LEVELS,
+    Amount,
+    Misfit,
+    Within,
+    decode,
+    load_json,
+    plain,
+    reader,
+    show,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,3 +270,26 @@ def test_a_huge_integer_can_be_shown() -> None:
     assert show(10**5000) == show(-(10**5000)) == "a very long int"
     assert show([1, 10**5000]) == "[1, a very long int]"
     assert show(10**100) == "100000000000000000...0000000000000000000"
+
+
+def test_plain_values_are_those_of_the_standard_library_and_share_nothing_that_can_change() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Inner:
+        share: float
+        names: tuple[str, ...]
+
+    @dataclass
+    class Outer:
+        inner: Inner
+        several: tuple[Inner | None, ...]
+        by_name: dict[str, Inner]
+        lists: list[list[int]]
+
+    inner = Inner(0.5, ("a", "b"))
+    outer = Outer(inner, (inner, None), {"one": inner}, [[1, 2], []])
+    found = plain(outer)
+    assert found == asdict(outer)
+    assert type(found["several"]) is tuple and type(found["lists"][0]) is list
+    found["lists"][0].append(3)
+    found["by_name"]["one"]["share"] = 1.0
+    assert outer == Outer(inner, (inner, None), {"one": inner}, [[1, 2], []])
