@@ -292,6 +292,7 @@ OWN = {
         *("estimator.parameter:_in_order", "data.dataset:_split_by_file", "data.public.named:_find"),
         *("supervise.offers:read_settings", "supervise.offers:write_offer", "supervise.offers:offer_path"),
         *("run.vertical:Alignment.__post_init__", "party.option:Option.wrong"),
+        *("cli.bounds:_configured", "data.mysql:ask_mysql", "data.mysql:_settings"),
     ),
     "text of this package, or of this machine": (
         *("cli.run:_protocols_help", "net.mpi.launcher:launcher_ports", "net.mpi.launcher:_openmpi_tcp"),
@@ -301,7 +302,7 @@ OWN = {
             "protocols.registry:_refuse_misspelled",
             "protocols.registry:_load",
         ),
-        *("estimator.description:_lines", "report.files:refuse_running"),
+        *("estimator.description:read_lines", "report.files:refuse_running", "wire.decode:plain"),
         *("report.earlier:Earlier.clear", "gate.held:_waiting", "report.document:<lambda>"),
     ),
     "one line at most of a bounded length": (
