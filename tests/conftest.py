@@ -52,17 +52,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @given(none())
 def _first_example(_: None) -> None:
-    """Let Hypothesis make its random numbers: it warns where the garbage collector does not see who holds them."""
+    """Let Hypothesis make its random numbers, NumPy's too: it warns where the collector does not see who holds them.
+
+    It has the collector pass over all that there is: before tests are collected, that is little.
+    """
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Do not look for garbage in what is collected, which lasts to the end: that took two fifths of the time."""
+    import numpy.random  # noqa: F401  # not before the threads are set
+
+    _first_example()
     gc.disable()
     try:
         return (yield)
     finally:
-        _first_example()
         gc.freeze()
         # Nor after each few hundred objects of a test: that took a twentieth of the processor time of whole runs.
         gc.set_threshold(50_000, 20, 100)
