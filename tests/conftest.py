@@ -1,5 +1,6 @@
 """For all tests: no test fails because the machine is busy, or because this run draws what no other run has drawn."""
 
+import atexit
 import gc
 import os
 import sys
@@ -34,9 +35,17 @@ settings.load_profile("same")
 _bits = SameBits()
 
 
+def _leave(worker: int) -> None:
+    """End a worker of pytest-xdist, not what it forked, without freeing all that it has piece by piece."""
+    if os.getpid() == worker:
+        os._exit(0)
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Fix what is drawn, unless examples are to be fresh; by now Hypothesis knows its profile."""
+    if hasattr(config, "workerinput"):
+        atexit.register(_leave, os.getpid())
     if settings.get_current_profile_name() == "same":
         os.urandom = _bits
 
