@@ -30,8 +30,6 @@ _HALVES_APART, _MERGE_OVER_SPLIT, _LEAST_SHARE = 0.8, 0.08, 0.1
 _MORE_TO_GAIN, _LEFT_OVER_APART, _LEFT_OVER_CUBES, _EVEN = 1.2, 0.5, 2.0, 1.5
 _STEPS_OVER_NOISE, _STEPS_OVER_OTHERS = 4.5, 0.0025
 _HALVES_OVER_LEFT, _NOISE_IS_SEEN, _NOISE_IS_UNSEEN = 8.0, 0.1, 0.03
-# What the halves of one cluster may have as their mean silhouette: 0.71 in one dimension, less in more.
-_HALVES_SILHOUETTE = 0.72
 # With a larger share of far records the share explained says too little.
 _FAR = 0.05
 _LISTED, _NAMED_FEATURES = 12, 3
@@ -356,8 +354,7 @@ def _doubtful(
     separate = left is not None and apart[one, other] * d > _HALVES_OVER_LEFT * left
     then = _ELSEWHERE if left is None else _NO_REASON
     said = []
-    near_each_other = noisy or (halves and least * k < over_others * others)
-    if near_each_other and not separate and not _too_clear_for_halves(float(both[one, other]), noise.measured):
+    if (noisy or (halves and least * k < over_others * others)) and not separate:
         said.append(f"clusters {one} and {other} may be one that was cut in two, and another may hold two: {then}")
     tiny = tuple(np.flatnonzero(weights * k < _LEAST_SHARE).tolist())
     if tiny:
@@ -381,15 +378,6 @@ def _doubtful(
             f"between neighbours: {_LONGER}"
         )
     return said
-
-
-def _too_clear_for_halves(share: float, measured: Mapping[str, tuple[float, float, float]]) -> bool:
-    """Return whether the released silhouette is larger than with halves of one cluster among the clusters.
-
-    Silhouettes of the other records are at most 1, and those of the halves, with `share` of the records, on average as
-    in the middle of a uniform segment.
-    """
-    return "silhouette" in measured and measured["silhouette"][1] > 1.0 - share * (1.0 - _HALVES_SILHOUETTE)
 
 
 def _surely_explained(measured: Mapping[str, tuple[float, float, float]], k: int, d: int) -> bool:
