@@ -20,6 +20,7 @@ from fastlloyd.protocols.private_bounds.inputs import BOUNDS, ROW, BothRuns, spl
 from fastlloyd.report.document import load
 from fastlloyd.report.files import output_folder
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.files import refuse_other_files
 from fastlloyd.run.run_file import to_toml, with_absolute_paths
 from fastlloyd.run.state import StateDir, check_budgets, interrupted_protocol
 from fastlloyd.wire.header import PartyId
@@ -50,8 +51,8 @@ def run_with_private_bounds(config: RunConfig, ranks: int, start: Start) -> int:
     Raises
     ------
     ConfigError
-        As `split_run`; the results are to wait for a person; or the bounds are there already, or are those of another
-        run.
+        As `split_run`; a folder holds files of another run; the results are to wait for a person; or the bounds are
+        there already, or are those of another run.
     BudgetError
         The two runs together would exceed a budget.
     DataError
@@ -87,6 +88,8 @@ def run_with_private_bounds(config: RunConfig, ranks: int, start: Start) -> int:
     else:
         if not config.resume:
             check_budgets(config, ranks, both.releases, both.delta)
+            for me in map(PartyId, range(ranks)):  # the second run would be refused when the first is paid for
+                refuse_other_files(config, me)
         code = start_configured(both.bounds, start)
         if code != EXIT_OK:
             return code
