@@ -17,6 +17,7 @@ from fastlloyd.__main__ import main
 from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.report.document import load
 from fastlloyd.report.unit import format_epsilon
+from fastlloyd.run.history import NAME as HISTORY
 from tests.mpi.support import PROGRAMS, Ended, Job, content, done, hospitals, once
 from tests.protocols import whole
 
@@ -28,8 +29,9 @@ STATE = (*FLAGS, "--protocol", "glloyd", "--rounds", str(ROUNDS), "--state-dir",
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Everything below a folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Everything below a folder but the history, which has refused runs as well."""
+    found = [path for path in folder.rglob("*") if path.is_file() and path.name != HISTORY]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 def stored(folder: Path, party: str, kind: str) -> dict[int, bytes]:
