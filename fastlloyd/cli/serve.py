@@ -97,7 +97,11 @@ def _earlier(arguments: argparse.Namespace, state_dir: str | None) -> tuple[dict
     from fastlloyd.run.history import latest_runs
 
     here = arguments.status is not None and not arguments.status_remote
-    return latest_runs(state_dir, SERVER) if here and state_dir is not None else ()
+    try:
+        return latest_runs(state_dir, SERVER) if here and state_dir is not None else ()
+    except ConfigError as error:  # the run does not depend on it
+        _log.warning("--status shows no earlier runs: %s", error)
+        return ()
 
 
 def _status_address(arguments: argparse.Namespace) -> Address | None:

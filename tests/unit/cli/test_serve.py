@@ -68,3 +68,6 @@ def test_earlier_runs_are_for_this_machine_alone(tmp_path: Path) -> None:
         arguments = serve.parser().parse_args(["--listen", ":1", "--clients", "2", *words])
         assert len(serve._earlier(arguments, str(tmp_path))) == count
         assert serve._earlier(arguments, None) == ()
+    (tmp_path / "server" / "runs.jsonl").write_text("{}\n")  # no reason to hold up a run
+    arguments = serve.parser().parse_args(["--listen", ":1", "--clients", "2", "--status", "h:1"])
+    assert serve._earlier(arguments, str(tmp_path)) == ()
