@@ -171,13 +171,17 @@ class SignMasks:
 
     def integers(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the same as `elements`, as Python integers in object arrays of shape (values,)."""
-        rest = self.mantissa - _LEAST_MANTISSA_BITS
-        factors, noise = np.empty(len(self.octaves), dtype=object), np.empty(len(self.octaves), dtype=object)
-        for i, (octave, flipped) in enumerate(zip(self.octaves.tolist(), self.flipped.tolist(), strict=True)):
-            mantissa, position = (
-                (_number(row[-2:]) << rest) + _number(row[:-2]) for row in (self.mantissas[i], self.positions[i])
-            )
-            added = (mantissa << (octave - 1)) + (position << octave) + _number(self.low[i])
+        rest, count = self.mantissa - _LEAST_MANTISSA_BITS, len(self.octaves)
+        factors, noise = np.empty(count, dtype=object), np.empty(count, dtype=object)
+        mantissas, positions = (
+            [(high << rest) + low for high, low in zip(_numbers(words[:, -2:]), _numbers(words[:, :-2]), strict=True)]
+            for words in (self.mantissas, self.positions)
+        )
+        secrets = zip(
+            self.octaves.tolist(), self.flipped.tolist(), mantissas, positions, _numbers(self.low), strict=True
+        )
+        for i, (octave, flipped, mantissa, position, low) in enumerate(secrets):
+            added = (mantissa << (octave - 1)) + (position << octave) + low
             factors[i] = (mantissa << (octave + 1)) * (-1 if flipped else 1)
             noise[i] = -1 - added if flipped else added
         return factors, noise
@@ -262,9 +266,10 @@ def _limbs(words: NDArray[np.uint32]) -> NDArray[np.float64]:
     return np.ascontiguousarray(words).view("<u2").T.astype(np.float64, order="C")
 
 
-def _number(words: NDArray[np.uint32]) -> int:
-    """Return one number."""
-    return int.from_bytes(np.ascontiguousarray(words, dtype="<u4").tobytes(), "little")
+def _numbers(words: NDArray[np.uint32]) -> list[int]:
+    """Return the number of each row."""
+    data, length = np.ascontiguousarray(words, dtype="<u4").tobytes(), 4 * words.shape[1]
+    return [int.from_bytes(data[i * length : (i + 1) * length], "little") for i in range(len(words))]
 
 
 @lru_cache(maxsize=16)
