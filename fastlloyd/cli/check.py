@@ -21,12 +21,13 @@ from fastlloyd.cli.options import (
     number,
 )
 from fastlloyd.crypto.link.own_key import check_links, own_place
-from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds
+from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Place, check_question, find_place, names_client
+from fastlloyd.data.findings import Findings, find
 from fastlloyd.data.form import Cap
 from fastlloyd.data.merge import Unit
-from fastlloyd.data.missing import find_codes, missing_words
+from fastlloyd.data.missing import missing_words
 from fastlloyd.data.reading import Wanted
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.data.vertical import read_sorted
@@ -72,11 +73,13 @@ def main(argv: Sequence[str]) -> int:
     columns = described_columns(config)
     table = _read(question, bounds, categories, columns)
     matched = None if bounds is None else bounds.match(table.names)
+    findings = find([table.values], matched, table.names, table.intake)
     for line in (
         *_summary(table, question),
         f"unit      {unit_sentence(config) or f'none: {config.protocol} promises no differential privacy'}",
         *(["bounds    not checked: a run finds them"] if found else _bounds_lines(table, matched)),
         *_described_lines(question, table, columns),
+        *(f"warning   {sentence}" for sentence in findings.warnings),
         *_hints(table.values, table.names, None if question.vertical else config.k),
         *_outlook(question, len(table.names)),
     ):
@@ -85,7 +88,7 @@ def main(argv: Sequence[str]) -> int:
     links = check_links(config.roster, config.key, question.client, config.passphrase_file)
     for line in links.lines:
         print(printable(line))
-    doubts = "" if found else _doubts(table, matched)
+    doubts = "" if found else _doubts(findings, matched)
     # The bounds may follow from categories.
     needed = {"--bounds": found or bounds, "--n-total": config.n_total, "--k": config.row.finds_bounds or config.k}
     missing = [flag for flag, value in needed.items() if value is None]
@@ -266,7 +269,8 @@ def _summary(table: Table, question: _Question) -> Iterator[str]:
         yield f"people    {len(table.values):,} with one record each (--unit {config.unit}, {config.per_unit})"
     yield f"columns   {len(table.names)} used: {name_some(table.names, _SHOWN)}"
     if table.ignored:
-        yield f"          {len(table.ignored)} ignored: {name_some(table.ignored, _SHOWN)}"
+        why = [f"{name} ({words})" for name, words in table.intake.left_out]
+        yield f"          {len(why)} ignored: {name_some(why, _SHOWN)}"
     outcome = {"refuse": "none", "drop": "dropped", "midpoint": "filled with the middle of the bounds"}
     rows = "" if missing == "refuse" else f"{format_count(table.missing_rows, question.record)} "
     yield f"missing   {rows}{outcome[missing]} (rule: {missing})"
@@ -308,12 +312,11 @@ def _bounds_lines(table: Table, bounds: Bounds | None) -> Iterator[str]:
         yield f"          and {more}, {rest} of them with values outside"
 
 
-def _doubts(table: Table, bounds: Bounds | None) -> str:
+def _doubts(findings: Findings, bounds: Bounds | None) -> str:
     """Return a remark on features for which the bounds cannot be meant."""
     if bounds is None:
         return ", bounds not checked"
-    about = clipping_words(count_outside(table.values, bounds), len(table.values), table.names)
-    return f", but {about}" if about else ""
+    return f", but {findings.unfit}" if findings.unfit else ""
 
 
 def _hints(values: NDArray[np.float64], names: tuple[str, ...], k: int | None) -> Iterator[str]:
@@ -321,12 +324,6 @@ def _hints(values: NDArray[np.float64], names: tuple[str, ...], k: int | None) -
     constant = [name for name, same in zip(names, values.min(axis=0) == values.max(axis=0), strict=True) if same]
     if constant and len(values) > 1:
         yield f"constant  one value only in {format_count(len(constant), 'column')}: {name_some(constant, _SHOWN)}"
-    codes = {name: found for name, column in zip(names, values.T, strict=True) if (found := find_codes(column))}
-    for name, found in list(codes.items())[:_SHOWN]:
-        said = " and ".join(f"{value:g} in {format_count(count, 'row')}" for value, count in found)
-        yield f"codes     column {name!r}: {said}, far from all others: if that means missing, leave such cells empty"
-    if len(codes) > _SHOWN:
-        yield f"          and in {format_count(len(codes) - _SHOWN, 'more column')}"
     twice = len(values) - _count_distinct(values)
     if twice:
         yield f"repeated  {format_count(twice, 'row', 'equal')} an earlier one; fine if records can be equal"

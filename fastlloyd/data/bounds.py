@@ -266,31 +266,6 @@ def count_outside(values: NDArray[np.float64], bounds: Bounds) -> NDArray[np.int
     return counts
 
 
-def clipping_words(outside: NDArray[np.int64], rows: int, names: Sequence[str]) -> str:
-    """Name the features whose bounds must be wrong: more than half of their values lie outside; '' for none.
-
-    Parameters
-    ----------
-    outside : int64 array, shape (d,)
-        As `count_outside` gives it.
-    rows : int
-    names : sequence of str, length d
-
-    Sees
-    ----
-    The owner of the records, as for `count_outside`.
-
-    Examples
-    --------
-    >>> clipping_words(np.array([6, 5]), 10, ["age", "cost"])
-    'more than half of the values of age would be clipped: check units and bounds'
-    """
-    wrong = [name for name, count in zip(names, outside, strict=True) if 2 * count > rows]
-    more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
-    shown = ", ".join(wrong[:_NAMED]) + more
-    return f"more than half of the values of {shown} would be clipped: check units and bounds" if wrong else ""
-
-
 def _check_width(values: NDArray[np.float64], bounds: Bounds) -> None:
     if values.ndim != 2 or (len(bounds) != 1 and len(bounds) != values.shape[1]):
         raise ConfigError(

@@ -125,6 +125,9 @@ class Delimited:
         Not None where that text would be numbers with the other decimal mark; 'either' if that mark may also stand
         between thousands in all of them.
 
+    looks : tuple of str
+        What a column of text holds.
+
     Raises
     ------
     DataError
@@ -159,6 +162,10 @@ class Delimited:
             sample.insert(0, first)
         self.numeric = _numeric_columns(sample, len(self.names), form)
         self.otherwise = _otherwise(sample, self.numeric, form)
+        self.looks = tuple(
+            "" if number else _looks([row[at] for row in sample if at < len(row)], form)
+            for at, number in enumerate(self.numeric)
+        )
 
     def chunks(self, numbers: Sequence[int], texts: Sequence[int] = ()) -> Iterator[Cells]:
         """Read some columns, in the given order, some thousand rows at a time; can be called once.
@@ -303,6 +310,19 @@ def _numeric_columns(sample: list[list[str]], width: int, form: Form) -> tuple[b
         texts = [cell for cell in cells if cell.strip().lower() not in MISSING]
         numeric.append(not texts or any(parse_number(cell, form.decimal) is not None for cell in texts))
     return tuple(numeric)
+
+
+def _looks(cells: list[str], form: Form) -> str:
+    """Say what a column of text holds, above all where it would be numbers without a sign."""
+    there = [cell.strip() for cell in cells if cell.strip().lower() not in MISSING]
+    for sign in "%<>":
+        if (
+            there
+            and sum(sign in cell for cell in there) * 2 > len(there)
+            and all(parse_number(cell.strip("%<>=~ "), form.decimal) is not None for cell in there)
+        ):
+            return f"numbers with {sign!r}"
+    return "text"
 
 
 def _otherwise(sample: list[list[str]], numeric: Sequence[bool], form: Form) -> tuple[Otherwise | None, ...]:

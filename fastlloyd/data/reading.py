@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypedDict
@@ -14,6 +14,7 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Database
 from fastlloyd.data.delimited import Cells
+from fastlloyd.data.findings import Intake
 from fastlloyd.data.form import Cap, DataFile, is_identifier, listed, other_decimal
 from fastlloyd.data.kinds import FIX, check_length
 from fastlloyd.data.merge import Unit, number_people
@@ -96,23 +97,51 @@ class Reading:
         return () if self.unit is None else (self.unit.column,)
 
     @property
-    def ignored(self) -> tuple[str, ...]:
-        """The columns of the file that are not read."""
-        read = {*self.used, *self.lists.columns}
-        return tuple(name or "(no name)" for name in self.source.names if name not in read)
+    def left_out(self) -> tuple[tuple[str, str], ...]:
+        """The columns of the file that are no features, and why not."""
+        read, none = {*self.used, *self.lists.columns}, "(no name)"
+        return tuple((name or none, self._why(at)) for at, name in enumerate(self.source.names) if name not in read)
+
+    def _why(self, at: int) -> str:
+        """Return why a column is no feature."""
+        source, name = self.source, self.source.names[at]
+        if name in self.beside:
+            return "it describes clusters"
+        if name in (*self.ignore, *self.texts, *self._people):
+            return "it names rows or people"
+        if self.columns or (self.bounds is not None and self.bounds.names is not None):
+            return "not named by " + ("--columns" if self.columns else "the bounds")
+        if name in source.indices:
+            return "row labels of the export"
+        if is_identifier(name):
+            return "its name says that it names rows"
+        return source.looks[at] if source.looks else source.kinds[at].words or "text"
 
     @property
     def unread(self) -> str:
-        """The sentence about columns that nobody named, and that are no features only because they hold text."""
+        """The warning about columns that nobody named, and that are no features only because they hold text."""
         if self.columns or (self.bounds is not None and self.bounds.names is not None):
             return ""
-        named = {*self.used, *self.lists.columns, *self.ignore, *self.texts, *self.beside, *self._people}
-        texts = [name for name in self.source.names if name not in named and not is_identifier(name)]
+        named = {*self.ignore, *self.texts, *self.beside, *self._people, *self.source.indices}
+        texts = [f"{name!r}: {why}" for name, why in self.left_out if name not in named and not is_identifier(name)]
+        texts = [text for text in texts if not text.startswith("'(no name)'")]
         if not texts:
             return ""
+        shown = ", ".join(texts[:_NAMED]) + (f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else "")
         return (
-            f"not used, because they hold text: {len(texts)} of the columns ({listed(texts, _NAMED)}); correct the "
-            "cells of one that is meant, and name with --columns what is used"
+            f"not used, because they hold no numbers: {len(texts)} of the columns ({shown}); correct the cells of one "
+            "that is meant, and name with --columns what is used"
+        )
+
+    def intake(self, rows: int, missing_rows: int, missing_in: Mapping[str, int]) -> Intake:
+        """Return what became of columns and rows."""
+        return Intake(
+            left_out=self.left_out,
+            unread=self.unread,
+            rows=rows,
+            missing_rows=missing_rows,
+            missing=self.missing,
+            missing_in=missing_in,
         )
 
     @property

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, scale
+from fastlloyd.data.findings import Findings
 from fastlloyd.data.table import MemoryLimit
 from fastlloyd.errors import InternalError
 from fastlloyd.kmeans.grid import GridPoints, quantise, quantise_stored
@@ -99,21 +100,18 @@ class ClientRecords(ABC):
         The rows of the file that they come from, for the owner's labels.
     threads : int
         For passes over them.
-    clipped : str
-        The warning about values outside the bounds, for the owner only; '' for none.
+    findings : Findings
+        What to say of the records, to their owner only.
     shared : bytes
         What all clients must have the same and the server must not see, such as the digest of an earlier result.
-    unread : str
-        The warning about columns that nobody named and that hold text, for the owner only; '' for none.
     """
 
     names: tuple[str, ...]
     bounds: Bounds
     raw_rows: RawRows = field(default_factory=RawRows, repr=False)
     threads: int = 1
-    clipped: str = field(default="", repr=False)
+    findings: Findings = field(default_factory=Findings, repr=False)
     shared: bytes = field(default=b"", repr=False)
-    unread: str = field(default="", repr=False)
 
     @abstractmethod
     def digest(self, key: bytes) -> str:

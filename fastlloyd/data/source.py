@@ -61,6 +61,8 @@ class Source:
         Columns that the file itself calls row labels.
     otherwise : tuple of 'fraction', 'either' or None
         As for `Delimited`; empty for other files.
+    looks : tuple of str
+        Why columns of text are no numbers, in words; empty where their kinds say it.
     read : callable
         What `chunks` calls.
     rows : int or None
@@ -75,6 +77,7 @@ class Source:
     numeric: tuple[bool, ...]
     indices: frozenset[str] = frozenset()
     otherwise: tuple[Otherwise | None, ...] = ()
+    looks: tuple[str, ...] = ()
     read: Callable[..., Iterator[Cells]]
     rows: int | None = None
     at_once: bool = False
@@ -243,6 +246,7 @@ def _read_head(place: DataFile, file: BinaryIO) -> Source:
             kinds=(ANY,) * len(text.names),
             numeric=text.numeric,
             otherwise=text.otherwise,
+            looks=text.looks,
             read=lambda numbers, texts, _, **__: text.chunks(numbers, texts),
         )
     if suffix in (".parquet", ".xlsx", *ARROW_SUFFIXES):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.database import Database, Place
 from fastlloyd.data.delimited import Cells
+from fastlloyd.data.findings import Intake
 from fastlloyd.data.form import NO_RECORDS
 from fastlloyd.data.merge import merge_rows
 from fastlloyd.data.missing import (
@@ -47,16 +48,10 @@ class Table:
     names : tuple of str, length d
     source : str
         The file.
-    ignored : tuple of str
-        Columns of the file that are not used: not asked for, identifiers or text.
-    unread : str
-        What to say of columns that nobody named and that hold text, to their owner only; '' for nothing.
-    missing_rows : int
-        Records with a missing value that were dropped or filled; stays with the owner.
+    intake : Intake
+        What became of its columns and rows; stays with the owner.
     raw_records : int64 array, shape (rows,), or None
         The record that each row of the file is part of, from 0; -1 for a row that was dropped. None: row i is record i.
-    missing_in : mapping of str to int
-        Missing values of each feature that lacks any, as many as the records have; stays with the owner.
     raw_texts : mapping of str to sequence of str
         The columns that were read as text: a value for each row of the file.
     """
@@ -64,12 +59,24 @@ class Table:
     values: NDArray[np.float64] = field(repr=False)
     names: tuple[str, ...]
     source: str
-    ignored: tuple[str, ...] = ()
-    missing_rows: int = field(default=0, repr=False)
+    intake: Intake = field(default_factory=Intake, repr=False)
     raw_records: NDArray[np.int64] | None = field(default=None, repr=False)
-    missing_in: Mapping[str, int] = field(default_factory=dict, repr=False)
     raw_texts: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
-    unread: str = field(default="", repr=False)
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The columns of the file that are no features."""
+        return tuple(name for name, _ in self.intake.left_out)
+
+    @property
+    def missing_rows(self) -> int:
+        """Records with a missing value that were dropped or filled; stays with the owner."""
+        return self.intake.missing_rows
+
+    @property
+    def missing_in(self) -> Mapping[str, int]:
+        """Missing values of each feature that lacks any; stays with the owner."""
+        return self.intake.missing_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +107,7 @@ class StoredTable:
         Which rows are records; None for all.
     raw_texts : mapping of str to iterable of str
         As a `Table` has them; of a database alone.
-    unread : str
+    intake : Intake
         As for a `Table`.
     """
 
@@ -108,7 +115,7 @@ class StoredTable:
     names: tuple[str, ...]
     raw_kept: NDArray[np.bool_] | None = field(default=None, repr=False)
     raw_texts: Mapping[str, Iterable[str]] = field(default_factory=dict, repr=False)
-    unread: str = field(default="", repr=False)
+    intake: Intake = field(default_factory=Intake, repr=False)
 
 
 def read_table(path: str | Path | Place | Source, **wanted: Unpack[Wanted]) -> Table:
@@ -240,6 +247,7 @@ def _finish(reading: Reading, chunks: list[Cells]) -> Table:
         place=place,
         mean=unit is not None and unit.rule == "mean",
     )
+    seen = len(values) if people is None else len(people)
     values, raw_records = keep_whole(values, whole, people)
     if not len(values):
         raise _none_left(path)
@@ -248,12 +256,9 @@ def _finish(reading: Reading, chunks: list[Cells]) -> Table:
         values,
         features,
         str(path),
-        reading.ignored,
-        missing_rows,
+        reading.intake(seen, missing_rows, missing_in),
         raw_records,
-        missing_in,
         raw_texts,
-        reading.unread,
     )
 
 
@@ -281,7 +286,7 @@ def _store(reading: Reading, chunks: Iterator[Cells], folder: Path) -> StoredTab
     stored, place = StoredRows(folder, len(reading.features)), reading.source.place
     kept: list[NDArray[np.bool_]] = []
     missing_in: Counter[str] = Counter()
-    first_gap, done = "", 0
+    first_gap, done, lacking = "", 0, 0
     for cells in chunks:
         values, named = cells.values, partial(reading.place, cells.first_line, done)
         done += len(values)
@@ -291,7 +296,8 @@ def _store(reading: Reading, chunks: Iterator[Cells], folder: Path) -> StoredTab
             row, column = np.argwhere(np.isnan(values))[0]
             first_gap = first_gap or named(int(row), int(column))
             continue
-        whole, _ = settle_missing(values, reading.missing, reading.middle, missing_in=own, place=named)
+        whole, missing_rows = settle_missing(values, reading.missing, reading.middle, missing_in=own, place=named)
+        lacking += missing_rows
         stored.append(keep_whole(values, whole, None)[0])
         kept.append(np.ones(len(values), dtype=np.bool_) if whole is None else whole)
     if first_gap:
@@ -300,7 +306,7 @@ def _store(reading: Reading, chunks: Iterator[Cells], folder: Path) -> StoredTab
         raise _none_left(place)
     raw_kept = None if len(stored) == done else np.concatenate(kept)
     raw_texts = {name: place.answer.named(name) for name in reading.texts} if isinstance(place, Database) else {}
-    return StoredTable(stored, reading.features, raw_kept, raw_texts, reading.unread)
+    return StoredTable(stored, reading.features, raw_kept, raw_texts, reading.intake(done, lacking, missing_in))
 
 
 def _none_left(path: Place) -> DataError:

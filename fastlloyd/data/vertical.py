@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.data.database import Place
 from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.findings import Intake
 from fastlloyd.data.form import read_rows
 from fastlloyd.data.reading import Wanted, row_cap
 from fastlloyd.data.source import open_source
@@ -43,7 +44,7 @@ class VerticalTable:
         Original units, finite.
     names : tuple of str, length d
     source : str
-    unread : str
+    intake : Intake
         As for a `Table`.
     """
 
@@ -51,7 +52,7 @@ class VerticalTable:
     raw_values: NDArray[np.float64] = field(repr=False)
     names: tuple[str, ...]
     source: str
-    unread: str = field(default="", repr=False)
+    intake: Intake = field(default_factory=Intake, repr=False)
 
     def restrict(self, common_ids: Sequence[str]) -> Self:
         """Keep the records with these ids, in the order of their ids.
@@ -86,7 +87,7 @@ def read_vertical(path: str | Path | Place, *, id_column: str = ID_COLUMN, **wan
         raw_values=table.values,
         names=table.names,
         source=table.source,
-        unread=table.unread,
+        intake=table.intake,
     )
 
 

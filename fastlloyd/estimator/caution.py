@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.bounds import Bounds, clipping_words, count_outside
+from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.findings import find
 from fastlloyd.estimator.inputs import is_vertical
 from fastlloyd.estimator.words import in_python
 from fastlloyd.privacy.calibration import large_delta
@@ -29,9 +30,9 @@ class PrivacyWarning(UserWarning):
 
 def warn_beforehand(model: Any, raw_parts: Sequence[NDArray[np.float64]]) -> None:
     """Warn of uncounted spending and clipped values, before anything is spent: an error stops the fit."""
-    outside = np.sum([count_outside(part, model.bounds_) for part in raw_parts], axis=0)
-    if words := clipping_words(outside, sum(map(len, raw_parts)), model.bounds_.names):
-        warnings.warn(words, UserWarning, stacklevel=4)
+    names = model.bounds_.names or tuple(f"x{at + 1}" for at in range(len(model.bounds_)))
+    for sentence in find(raw_parts, model.bounds_, names, python=True).warnings:
+        warnings.warn(sentence, UserWarning, stacklevel=4)
     stated = None if is_vertical(model) or model.n_total is None else int(model.n_total)
     for caution in cautions(raw_parts, model.bounds_, ledger=model.ledger is not None, stated=stated):
         warnings.warn(caution, PrivacyWarning, stacklevel=4)

@@ -85,8 +85,8 @@ def _read_file(model: Any, path: str | Path, known: Sequence[str] | None) -> tup
         columns = () if given is None or set(given) == _SIDES else [*map(str, given)]
     with in_own_words():
         table = read_table(Path(path), columns=columns)
-    if table.unread:
-        warnings.warn(in_python(table.unread), UserWarning, stacklevel=5)
+    if table.intake.unread:
+        warnings.warn(in_python(table.intake.unread), UserWarning, stacklevel=5)
     return [*table.names], table.values
 
 

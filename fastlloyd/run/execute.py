@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 from fastlloyd.crypto.hybrid import require_hybrid
 from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.data.findings import Findings
 from fastlloyd.errors import (
     EXIT_OK,
     Aborted,
@@ -41,7 +42,7 @@ from fastlloyd.privacy.calibration import large_delta
 from fastlloyd.privacy.ledger import Release
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.earlier import find_earlier
-from fastlloyd.report.files import output_folder, refuse_running
+from fastlloyd.report.files import PRIVATE_MODE, output_folder, refuse_running, write_atomic
 from fastlloyd.run.checks import refuse_other_build, refuse_other_protocol
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
@@ -63,6 +64,8 @@ _SAME_FORM = (
     "Flags of one command hold for all clients: where only some files differ, save all in one format, or see "
     'docs/guide.md, "Other CSV formats"'
 )
+RECORDS = "records.txt"
+"""In a party's state folder: what became of its records in its last run."""
 _log = logging.getLogger(__name__)
 
 
@@ -114,8 +117,8 @@ class _Execution:
     session : Session or None
         None: the configuration or the public inputs are at fault.
     state : StateDir or None
-    clipped : str
-        What to say to the owner of this party's records of values outside of the bounds; '' for nothing.
+    unfit : str
+        What to say to the owner of this party's records, again, of bounds that do not fit them; '' for nothing.
     written : bool
         All files of this party are written.
     """
@@ -128,7 +131,7 @@ class _Execution:
         self.identity = make_identity(str(transport.me), transport.me.rank)
         self.session: Session | None = None
         self.state: StateDir | None = None
-        self.clipped = ""
+        self.unfit = ""
         self.written = False
         self.files: Files | None = None
 
@@ -156,10 +159,8 @@ class _Execution:
         self.files.announce(announcer.note)
         for sentence in self.files.left_out:
             announcer.complain(sentence)
-        if self.clipped:
-            announcer.confide(
-                f"these records were not used well, whatever the verdict says of the noise: {self.clipped}"
-            )
+        if self.unfit:
+            announcer.confide(f"these records were not used well, whatever the verdict says of the noise: {self.unfit}")
         if announcer.own_terminal:
             announcer.note(self.files.last_line)
         return Ending(EXIT_OK, self.transport.me.rank, Reason.INTERNAL, bool(outcome.late))
@@ -199,16 +200,24 @@ class _Execution:
             if not settled.overwrite:
                 find_earlier(output_folder(settled.output, me)).refuse(session.stored.get("run_id"))
             session.own = protocol.load(settled, inputs, me)
+            findings = getattr(session.own, "findings", None)
+            if isinstance(findings, Findings):
+                self._say_of_records(findings)
         except Exception as caught:
             if announcer.one_host and count > 1 and isinstance(caught, FormError):
                 return FormError(f"{caught}. {_SAME_FORM}")
             return _as_ours(caught)
         if announcer.speaks:
             self._point_out(session)
-        self.clipped = getattr(session.own, "clipped", "")
-        for warning in filter(None, (self.clipped, getattr(session.own, "unread", ""))):
-            announcer.confide(f"{warning} (said to the owner of these records only)")
         return None
+
+    def _say_of_records(self, findings: Findings) -> None:
+        """Before anything is spent, say to their owner what became of this party's records, and keep it."""
+        self.unfit = findings.unfit
+        for sentence in findings.said:
+            self.announcer.confide(f"{sentence} (said to the owner of these records only)")
+        if self.state is not None:
+            write_atomic(self.state.path / RECORDS, findings.text, mode=PRIVATE_MODE, flag="--state-dir")
 
     def _open_state(self, session: Session, root: str) -> None:
         """Open this party's state directory and its ledger, and read what is stored of the run to resume."""

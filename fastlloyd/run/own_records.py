@@ -10,10 +10,9 @@ import contextlib
 import os
 from pathlib import Path
 
-import numpy as np
-
-from fastlloyd.data.bounds import clipping_words, count_outside, scale
+from fastlloyd.data.bounds import scale
 from fastlloyd.data.database import Place
+from fastlloyd.data.findings import find
 from fastlloyd.data.form import Cap
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.missing import GAPS
@@ -56,14 +55,12 @@ def load_large(config: RunConfig, inputs: PublicInputs, me: PartyId) -> ClientRe
         return _own_records(config, inputs, me, path, table)
     _cap(inputs, me).check(path, len(table.rows), counted=True)
     bounds = inputs.bounds.match(table.names)
-    outside = np.sum([count_outside(block, bounds) for block in table.rows.blocks()], axis=0)
     return StoredRecords(
         stored=table.rows,
         limit=limit,
         names=table.names,
         bounds=bounds,
-        clipped=clipping_words(outside, len(table.rows), table.names),
-        unread=table.unread,
+        findings=find(table.rows.blocks(), bounds, table.names, table.intake),
         raw_rows=RawRows(raw_kept=table.raw_kept, raw_ids=table.raw_texts.get(config.id or "")),
         threads=own_threads(config),
     )
@@ -142,10 +139,9 @@ def _own_records(
     """Scale the records of a table in place."""
     _cap(inputs, me).check(path, len(table.values), counted=True)
     bounds = inputs.bounds.match(table.names)
-    clipped = clipping_words(count_outside(table.values, bounds), len(table.values), table.names)
+    findings = find([table.values], bounds, table.names, table.intake)
     return OwnRecords(
-        clipped=clipped,
-        unread=table.unread,
+        findings=findings,
         raw_points=scale(table.values, bounds, out=table.values, gaps=gaps),
         names=table.names,
         bounds=bounds,

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.blinding import Blinding, hash_to_point
-from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds, scale
+from fastlloyd.data.bounds import Bounds, parse_bounds, scale
 from fastlloyd.data.database import names_client
 from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.findings import Findings, find
 from fastlloyd.data.form import Cap
 from fastlloyd.data.public.mixture import gaussian_mixture, read_numbers
 from fastlloyd.data.public.named import dataset_bounds
@@ -116,15 +117,9 @@ class OwnColumns:
     features: PartyFeatures
 
     @property
-    def clipped(self) -> str:
-        """What to say to the owner of values outside of the bounds, and to nobody else; '' for nothing."""
-        values, features = self.table.raw_values, self.features
-        return clipping_words(count_outside(values, features.bounds), len(values), features.names)
-
-    @property
-    def unread(self) -> str:
-        """As for a `Table`."""
-        return self.table.unread
+    def findings(self) -> Findings:
+        """What to say to the owner of the records, and to nobody else."""
+        return find([self.table.raw_values], self.features.bounds, self.features.names, self.table.intake)
 
     def points(self, common_ids: tuple[str, ...]) -> NDArray[np.float64]:
         """Return the records with these ids, scaled to [-1, 1], in the order of the ids; shape (n, d_i)."""

@@ -232,7 +232,8 @@ def test_a_site_in_other_units_hears_of_it_before_the_start_and_nobody_else_does
         for rank in range(1, CLIENTS + 1):
             sites.join(rank, *(["--data", str(wrong), "--quiet"] if rank == 2 else []))
         assert sites.codes(0, 1, 2, 3) == [0] * 4, sites.said()
-    first, last = sites.err(2).splitlines()
+    facts, first, last = sites.err(2).splitlines()
+    assert facts.startswith("fastlloyd: of these records, ") and "outside the bounds, of" in facts
     assert first == f"fastlloyd: {words} (said to the owner of these records only)"
     assert last == f"fastlloyd: these records were not used well, whatever the verdict says of the noise: {words}"
     for rank in (0, 1, 3):

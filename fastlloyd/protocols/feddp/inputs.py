@@ -249,8 +249,7 @@ def load(config: RunConfig, inputs: FedDPInputs, me: PartyId) -> OwnRecords | Se
         bounds=own.bounds,
         raw_rows=own.raw_rows,
         raw_users=raw_users,
-        clipped=own.clipped,
-        unread=own.unread,
+        findings=own.findings,
     )
 
 

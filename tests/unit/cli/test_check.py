@@ -29,7 +29,7 @@ def test_a_summary_that_ends_ready(records, capsys):
     text = "\n".join(out)
     assert "rows      4" in text
     assert "3 used: age, dose, site" in text
-    assert "2 ignored: id, name" in text
+    assert "2 ignored: id (its name says that it names rows), name (text)" in text
     assert "1 row filled with the middle of the bounds (rule: midpoint)" in text
     assert "0 of 12 values lie outside" in text
     assert "one value only in 1 column: site" in text
@@ -298,9 +298,11 @@ def test_codes_of_missing_values_are_shown_to_the_owner(tmp_path, capsys):
     ages = [f"{20 + at % 60},{-999 if at % 10 == 0 else at % 7}" for at in range(100)]
     (tmp_path / "own.csv").write_text("age,lab\n" + "\n".join(ages) + "\n")
     assert main(["--data", str(tmp_path / "own.csv"), "--bounds", "0,100"]) == 0
-    said = [line for line in lines(capsys) if line.startswith("codes")]
+    said = [line for line in lines(capsys) if line.startswith("warning")]
     assert said == [
-        "codes     column 'lab': -999 in 10 rows, far from all others: if that means missing, leave such cells empty"
+        "warning   more than 5 % of the values of lab (10 %) would be clipped: check units and bounds",
+        "warning   column 'lab': -999 in 10 rows, far from all others: if that means missing, leave such cells empty, "
+        "or name them with --na",
     ]
 
 
@@ -311,7 +313,7 @@ def test_bounds_that_a_run_finds_are_not_missing_and_the_first_run_is_looked_at(
     assert main([*words, "--config", str(tmp_path / "run.toml"), "--clients", "3"]) == 0
     said = lines(capsys)
     assert said[-1] == "ready" and "bounds    not checked: a run finds them" in said
-    assert any(line.startswith("codes     column 'lab': -999") for line in said)
+    assert any(line.startswith("warning   column 'lab': -999") for line in said)
     assert any(line.startswith("found     noise on a count of 0.") and ": good" in line for line in said)
     with pytest.raises(ConfigError, match="--masking common: private-bounds expects"):
         main([*words, "--clients", "3"])

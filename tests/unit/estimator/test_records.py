@@ -52,7 +52,7 @@ def test_a_file_has_the_columns_that_the_bounds_name_or_all_of_numbers(tmp_path:
     assert [*model(bounds={"cost": (0, 1000)}).fit(path).feature_names_in_] == ["cost"]
     named = Bounds(np.array([0.0]), np.array([100.0]), ("age",))
     assert [*model(bounds=named).fit(path).feature_names_in_] == ["age"]
-    with pytest.warns(UserWarning, match="not used, because they hold text: .*sex.*give a DataFrame"):
+    with pytest.warns(UserWarning, match="not used, because they hold no numbers: .*sex.*give a DataFrame"):
         assert [*model(bounds=(0, 1000)).fit(path).feature_names_in_] == ["age", "cost"]
     fitted = model(n_total=500).fit_federated([path, {"cost": COSTS, "age": AGES}])
     assert [len(labels) for labels in fitted.labels_] == [200, 200]

@@ -126,7 +126,8 @@ def test_an_owner_hears_of_columns_that_its_bounds_cannot_be_meant_for(
         np.savetxt(tmp_path / "own_1.csv", columns, "%.2f", ",", header=header, comments="")
         own = found.load(config, common, PartyId(1))
         assert isinstance(own, StoredRecords) == (memory is not None)
-        assert own.clipped.startswith(words) and bool(own.clipped) == bool(words)
+        assert own.findings.unfit.startswith(words) and bool(own.findings.unfit) == bool(words)
+        assert (own.findings.unfit in own.findings.said) == bool(words)
         assert "clipped" not in repr(own)
 
 
@@ -153,10 +154,14 @@ def test_an_owner_hears_of_text_that_nobody_has_left_out_on_purpose(
     (tmp_path / "own_1.csv").write_text("\n".join(["id,age,share,crp", *rows]))
     found = find_protocol(protocol)
     for own, words in (
-        (config, "not used, because they hold text: 2 of the columns ('share', 'crp')"),
+        (
+            config,
+            "not used, because they hold no numbers: 2 of the columns ('share': numbers with '%', 'crp': numb",
+        ),
         (replace(config, columns=("age",)), ""),
         (replace(config, bounds=str(tmp_path / "bounds.csv")), ""),
     ):
         settled, common = found.gather(own, 3)
-        unread = found.load(settled, common, PartyId(1)).unread
-        assert unread.startswith(words) and bool(unread) == bool(words)
+        said = found.load(settled, common, PartyId(1)).findings
+        assert any(warning.startswith(words) for warning in said.warnings) == bool(words) or not words
+        assert "2 columns not used: 'share'" in said.text or "3 columns not used: 'id'" in said.text
