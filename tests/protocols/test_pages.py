@@ -105,7 +105,7 @@ def test_the_page_of_every_protocol_is_valid_and_says_what_is_public_alone(
     cited = page.known_numbers(bibtex(find(protocol), report["version"]))
     known = {*page.known_numbers(report), *cited, *page.known_numbers(vocabulary_numbers()), *derived(report)}
     if centroids.exists():
-        known |= {float(cell) for line in centroids.read_text().splitlines()[1:] for cell in line.split(",")}
+        known |= known_of_centres(folder, report)
     strange = {number for number in page.numbers(root) if not page.is_rounded(number, known)}
     assert not strange
     told = {word.lower() for word in re.findall(r"[^\W\d_]{2,}", json.dumps(report))}
@@ -165,6 +165,16 @@ def derived(report: dict[str, Any]) -> set[float]:
         return counted
     chance = 1 - (1 - delta) / (1 + np.exp(epsilon))
     return counted | {float(np.ceil(chance * 1000) / 1000)}
+
+
+def known_of_centres(folder: Path, report: dict[str, Any]) -> set[float]:
+    """The released centres and the ends of their ranges, which end where the bounds do."""
+    centres, bounds = (
+        np.array([[float(cell) for cell in line.split(",")[skipped:]] for line in text.splitlines()[1:]])
+        for text, skipped in (((folder / "centroids.csv").read_text(), 0), ((folder / "bounds.csv").read_text(), 1))
+    )
+    margins = np.array(report["quality"]["centre_margins"] or np.zeros(centres.shape))
+    return {float(value) for values in (centres, centres - margins, centres + margins, bounds) for value in values.flat}
 
 
 def exact_counts(tmp_path: Path) -> set[int]:
