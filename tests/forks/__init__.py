@@ -7,9 +7,9 @@ imports anything it asks a server, which has imported everything and imports not
 that it was given, and then only stands between: it passes on signals to the fork, and ends as the fork does.
 
 What such a start does not show: how long imports take, that they succeed in the right order, and what they do; nor
-what depends on the parent, session or process group of the process itself, or on its namespaces but those of users
-and networks. A SIGKILL of the process that was started
-ends the fork a moment later; SIGSTOP of it stops nothing. Tests about these start processes without `environment()`.
+what depends on the parent, session or process group of the process itself, or on namespaces other than those of users,
+mounts and networks. A SIGKILL of the process that was started ends the fork a moment later; SIGSTOP of it stops
+nothing. Tests about these start processes without `environment()`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from tests.forks import handover
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -35,9 +37,10 @@ def _name() -> str:
     """Start the server of this session of tests, or find the one that another of its processes has started."""
     name = os.environ.get(VARIABLE, "").partition(":")[0]
     link = socket.socket(socket.AF_UNIX)
-    if not name or link.connect_ex(name):
+    if not handover.is_near(name) or link.connect_ex(name):
         session = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}-{time.monotonic_ns()}"
-        name = str(Path(tempfile.gettempdir()) / f"fastlloyd-forks-{session}")  # seen from each namespace of networks
+        numbers = Path("/proc/self/ns/pid").stat().st_ino  # of processes mean the same here only
+        name = str(Path(tempfile.gettempdir()) / f"fastlloyd-forks-{session}-{numbers}")
         _start(name, link)
     link.detach()  # open until this process ends, and then the server may end
     return name

@@ -207,12 +207,13 @@ def _be(started: int, given: Any, descriptors: list[int]) -> NoReturn:
 
 
 def _enter(started: int) -> None:
-    """Enter the namespaces of users and networks in which a process was started."""
-    for kind in ("user", "net"):
-        theirs = os.open(f"/proc/{started}/ns/{kind}", os.O_RDONLY)
-        if os.fstat(theirs).st_ino != Path("/proc/self/ns", kind).stat().st_ino:
-            assert ctypes.CDLL(None).setns(theirs, 0) == 0, f"no way into the {kind} namespace of {started}"
-        os.close(theirs)
+    """Enter the namespaces of users, mounts and networks in which a process was started."""
+    kinds = ("user", "mnt", "net")
+    theirs = [os.open(f"/proc/{started}/ns/{kind}", os.O_RDONLY) for kind in kinds]
+    own = [Path("/proc/self/ns", kind).stat().st_ino for kind in kinds]
+    for kind, number, inode in zip(kinds, theirs, own, strict=True):
+        if os.fstat(number).st_ino != inode:
+            assert ctypes.CDLL(None).setns(number, 0) == 0, f"no way into the {kind} namespace of process {started}"
 
 
 def _complain(error: BaseException) -> None:
