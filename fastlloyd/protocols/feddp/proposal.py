@@ -119,9 +119,20 @@ def make_plan(
         )
     plan = build(factor)
     if plan.longest_bytes > MOST_MESSAGE_BYTES:
+        most, other, first = d * MOST_MESSAGE_BYTES // plan.longest_bytes, "", plan.elements(0)
+        if plan.rounds[0].kind == OUTER and first == max(map(plan.elements, range(len(plan.rounds)))):
+            # Of w (w + 1) / 2 numbers, where w is d, or d + 1 where points are lifted.
+            widest, width = (
+                (math.isqrt(1 + 8 * count) - 1) // 2
+                for count in (
+                    MOST_MESSAGE_BYTES * first // plan.longest_bytes,
+                    first,
+                )
+            )
+            most, other = widest - (width - d), ", or --set feddp.start=sphere-packing"
         raise ConfigError(
             f"feddp: {d} features make a message of {plan.longest_bytes:,} bytes from each client, expected at most "
-            f"{MOST_MESSAGE_BYTES:,}; use fewer features (--columns), or --set feddp.start=sphere-packing"
+            f"{MOST_MESSAGE_BYTES:,}; use at most {most} features (--columns){other}"
         )
     return plan
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError, RangeError
+from fastlloyd.party.declaration import MOST_MESSAGE_BYTES
 from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
@@ -71,8 +72,10 @@ def test_a_plan_spends_its_epsilon_and_no_more(data, changes) -> None:
 
 def test_a_message_that_no_frame_can_carry_is_refused_before_anything_is_spent() -> None:
     public = parameters(300, 2, rounds=1, ring_bits=64, settings={"start": "private"})
-    with pytest.raises(ConfigError, match=r"16500 features make a message of 1,0\d\d,\d{3},\d{3} bytes.*--columns"):
+    with pytest.raises(ConfigError, match=r"16500 features make .* at most 16350 features \(--columns\), or --set"):
         make_plan(public, d=16500, names=names(16500))
+    # The outer product of d numbers and the lift, of 8 bytes.
+    assert 16351 * 16352 // 2 * 8 <= MOST_MESSAGE_BYTES < 16352 * 16353 // 2 * 8
 
 
 def test_releases_of_the_default_run_are_those_of_algorithm_1(data) -> None:
