@@ -42,6 +42,7 @@ from fastlloyd.errors import DataError, FormError, format_count
 SAMPLE_ROWS = 1000
 
 _SHOWN_LINES = 20
+_GZIP = b"\x1f\x8b"
 _BLOCK_CHARS = 1 << 22
 _BLOCK_ROWS = 1 << 14
 _MOST_LINE_BYTES = 1 << 26
@@ -139,6 +140,7 @@ class Delimited:
         # A cell that nobody uses may be as long as a line.
         csv.field_size_limit(max(csv.field_size_limit(), _MOST_LINE_BYTES))
         with self._reading():
+            packed = packed or file.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]
             data = gzip.GzipFile(fileobj=file) if packed else file
             self._start = data.peek(4)[:4]  # type: ignore[union-attr]
             self._file = io.TextIOWrapper(io.BufferedReader(_Lines(data, path)), form.encoding)

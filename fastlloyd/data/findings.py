@@ -194,7 +194,7 @@ def _outside_words(outside: NDArray[np.int64], rows: int, names: Sequence[str]) 
 def _codes(values: NDArray[np.float64], bounds: Bounds | None, names: Sequence[str], python: bool) -> Iterable[str]:
     """Warn of values that may stand for a missing one: far from all others, or frequent outside the bounds."""
     found: list[str] = []
-    fix = "replace them by NaN" if python else "leave such cells empty, or name them with --na"
+    fix = "replace them by NaN" if python else "leave such cells empty"
     for at, name in enumerate(names):
         column = values[:, at]
         codes = find_codes(column)

@@ -34,6 +34,11 @@ _EXACT = 2.0**53
 Otherwise = Literal["fraction", "either"]
 # What pandas calls an index that it writes to Parquet, and one that it reads from a CSV file.
 _INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
+# What else names people and stays: fallnr, Patient-No., MRN, patientId; a number alone, such as INR, is a value.
+_NUMBER = re.compile(
+    r"(?i:mrn|uuid|guid|(?:fall|pat|patienten|patient|case|aufnahme|subject|person|visit|encounter)[-_ ]?"
+    r"(?:nr|no|num|number|nummer)[.]?)|[a-z]+I[Dd]"
+)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,'\u2019 \u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d+)?")
 NO_RECORDS = "expected at least one record; a site that has none stays out of a run, which has one client fewer then"
 
@@ -158,8 +163,9 @@ def number_row(at: int) -> str:
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a column names records: no header cell or pandas' name for one (an exported index), id, or *_id."""
-    return not name or name.lower() == "id" or name.lower().endswith("_id") or _INDEX.fullmatch(name) is not None
+    """Whether a column names records: no header cell or pandas' name for one (an index), id, *_id, or a number."""
+    known = _INDEX.fullmatch(name) or _NUMBER.fullmatch(name)
+    return not name or name.lower() == "id" or name.lower().endswith("_id") or known is not None
 
 
 def names_file(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.data.database import find_place, place_of
+from fastlloyd.data.form import is_identifier
 from fastlloyd.data.kinds import HALF, NUMBERS, TEXT, ColumnKind, name_cells, pandas_indices
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import DataError
@@ -64,6 +66,18 @@ def test_cells_without_types_follow_the_same_rule(tmp_path: Path) -> None:
     assert texts_of(tmp_path / "t.csv", "huge") == (str(LARGE),)
     with pytest.raises(DataError, match=r"row 1 \(line 2\), column 'novel': .*got text of more than 1000 characters"):
         read_table(tmp_path / "t.csv", columns=["whole"], texts=("novel",))
+
+
+def test_columns_whose_names_say_that_they_number_people() -> None:
+    numbers = ("fallnr", "FallNr.", "Fall-Nr", "patient_no", "MRN", "patientId", "caseID", "visit number", "uuid")
+    values = ("inr", "acid", "uric_acid", "fluid", "nr", "number", "case_mix", "personal", "Lipid", "index", "plaid")
+    assert all(map(is_identifier, numbers)) and not any(map(is_identifier, values))
+
+
+def test_a_file_that_is_compressed_is_read_whatever_its_name(tmp_path: Path) -> None:
+    """It was refused as text of another encoding."""
+    (tmp_path / "t.csv").write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    assert read_table(tmp_path / "t.csv").values.tolist() == [[1, 2]]
 
 
 def test_names_are_equal_only_where_the_cells_are() -> None:
