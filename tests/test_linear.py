@@ -49,7 +49,7 @@ from fastlloyd.report import display, document, earlier, files, names
 from fastlloyd.report.page import cards, chart, render
 from fastlloyd.report.table import _wrapped
 from fastlloyd.run import config as run_config
-from fastlloyd.run import run_file
+from fastlloyd.run import history, run_file
 from fastlloyd.supervise import offers, output
 from fastlloyd.wire import decode, toml, values
 from fastlloyd.wire.header import PartyId, clients
@@ -202,6 +202,8 @@ MEASURED: dict[str, Measured] = {
     "report.display:csv_cell": _text(display.csv_cell),
     "report.display:csv_text": _text(_each(display.csv_text, lambda text: display.csv_text("'" * len(text)))),
     "report.display:with_names": _text(lambda text: display.with_names(text, {1: "north"})),
+    "report.display:narrowed": _text(lambda text: display.narrowed(text, 40)),
+    "report.display:_narrowed": _text(lambda text: display.narrowed(" a" * (len(text) // 2), 40)),
     "report.display:paint": _text(lambda text: display._PLACES.sub("", text)),
     "dossier.blocks:escape": _text(blocks.escape),
     "dossier.blocks:to_markdown": _text(
@@ -254,6 +256,7 @@ MEASURED: dict[str, Measured] = {
     "supervise.offers:check_offer": _file("an.toml", offers.check_offer, 'k = 3\nn_total = 9\nbounds = "', '"\n'),
     "supervise.offers:_hours": _text(lambda text: offers._hours(Path("a"), text)),
     # What is read of a file that another party may have written.
+    "data.delimited:Delimited.__init__": _text(_each(_read, lambda text: _read(",".join(["a", text, *_names(text)])))),
     "data.delimited:Delimited._reader": _text(_each(_read, lambda text: _read("\n".join(["a,b", *_names(text)])))),
     "data.form:is_identifier": _text(form.is_identifier),
     "data.form:_has_fraction": _text(form._has_fraction),
@@ -264,6 +267,10 @@ MEASURED: dict[str, Measured] = {
     "data.database:_split": _text(database._split),
     "data.database:move_address": _text(database.move_address),
     "gate.decisions:Decisions._read": _file("decisions.jsonl", lambda path: Decisions(path.parent)),
+    "run.history:read_notes": _file("runs.jsonl", lambda path: history.read_notes(path.parent)),
+    "run.history:run_lines": _text(
+        lambda text: list(history.run_lines([history.PastRun(run="a", title=text, said=text, parties=_names(text))]))
+    ),
     "report.document:load": _file("report.json", document.load),
     "report.earlier:_read": _file("report.json", lambda path: earlier.find_earlier(path.parent)),
     "report.earlier:find_earlier": _file("report.json", lambda path: earlier.find_earlier(path.parent), '{"run": "'),
@@ -321,7 +328,8 @@ OWN = {
         ),
     ),
     "one call of a listed function for a name that this party's own table lacks": (
-        *("data.source:Source.index", "data.delimited:Delimited._block", "data.reading:Reading._index_beside"),
+        "data.spreadsheet:Sheet.__init__",
+        *("data.source:Source.index", "data.reading:Reading._index_beside"),
     ),
     "one call of a listed function on the whole": (
         *("dossier.approval:_check_claim", "dossier.verify:compare_report", "report.page.result:_bounds"),
@@ -452,6 +460,7 @@ NESTED = {
     "for the first name that is wrong, or the first eight": (
         *("cli.options:read_tables", "party.option:read_settings", "run.run_file:with_values"),
         *("supervise.offers:read_settings", "data.reading:_chosen", "describe.columns:_table"),
+        "data.mysql:_settings",
     ),
     "for the few functions of an installed package": ("protocols.registry:_refuse_misspelled",),
 }

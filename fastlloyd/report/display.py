@@ -140,11 +140,13 @@ def _narrowed(line: str, width: int) -> str:
     start = label.end() if label is not None and label.end() <= width // 2 else 0
     if "  " in plain[start:].strip():
         return line
-    broken, used = "", 0
+    broken, used = list[str](), 0
     for at, word in enumerate(line.rstrip("\n").split(" ")):
         length = len(_STYLE.sub("", word))
         if at and word and used > start and used + 1 + length > width:
-            broken, used = f"{broken}\n{' ' * start}{word}", start + length
+            broken += ("\n", " " * start, word)
+            used = start + length
         else:
-            broken, used = f"{broken}{' ' if at else ''}{word}", used + bool(at) + length
-    return broken + ("\n" if line.endswith("\n") else "")
+            broken += (" " if at else "", word)
+            used += bool(at) + length
+    return "".join(broken) + ("\n" if line.endswith("\n") else "")
