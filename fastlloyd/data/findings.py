@@ -118,7 +118,8 @@ def find(
     rest = iter(blocks)
     first = next(rest)
     looked, limits = first[:_LOOKED_AT], None if python else bounds
-    doubts = [*_codes(looked, limits, names, python), _numbered(looked, names, python)]
+    own = _without_filled_in(looked, bounds, names, intake)
+    doubts = [*_codes(own, limits, names, python), _numbered(looked, names, python)]
     rows, outside = 0, np.zeros(len(names), dtype=np.int64)
     for block in chain([first], rest):
         rows += len(block)
@@ -206,6 +207,16 @@ def _codes(values: NDArray[np.float64], bounds: Bounds | None, names: Sequence[s
     yield from found[:_SHOWN]
     if len(found) > _SHOWN:
         yield f"there are such values in {format_count(len(found) - _SHOWN, 'more column')}"
+
+
+def _without_filled_in(
+    values: NDArray[np.float64], bounds: Bounds | None, names: Sequence[str], intake: Intake
+) -> NDArray[np.float64]:
+    """Return the values with NaN where `--missing midpoint` may have filled in the middle: it stands in no file."""
+    if intake.missing != "midpoint" or not intake.missing_in or bounds is None:
+        return values
+    lacking = np.array([name in intake.missing_in for name in names])
+    return np.where(lacking & (values == bounds.middle), np.nan, values)
 
 
 def _frequent_outside(column: NDArray[np.float64], lo: float, hi: float) -> list[tuple[float, int]]:

@@ -72,6 +72,17 @@ def test_columns_and_rows_that_are_not_used_are_named_with_their_cause(tmp_path:
     assert "3 of the columns ('share': numbers with '%', 'low': numbers with '<', 'note': text)" in found.warnings[0]
 
 
+def test_what_was_filled_in_is_no_code_of_the_file(tmp_path: Path) -> None:
+    rows = [f"{'' if row % 9 == 0 else 20 + row % 7},{-999 if row % 9 == 1 else row % 50}" for row in range(90)]
+    (tmp_path / "t.csv").write_text("\n".join(["age,cost", *rows]))
+    table = read_table(tmp_path / "t.csv", missing="midpoint", bounds=BOUNDS)
+    assert np.count_nonzero(table.values[:, 0] == 50) == 10
+    said = find([table.values], BOUNDS, table.names, table.intake).warnings
+    assert [sentence for sentence in said if "far from all others" in sentence] == [
+        "column 'cost': -999 in 10 rows, far from all others: if that means missing, leave such cells empty"
+    ]
+
+
 def test_the_owner_hears_it_and_keeps_it_and_a_common_terminal_does_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
