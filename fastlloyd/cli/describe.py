@@ -23,6 +23,7 @@ _OWN = (
     "delimiter",
     "decimal",
     "encoding",
+    "na",
     "roster",
     "key",
     "passphrase_file",

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.asking import CONNECT_TIMEOUT_S, ONE_SELECT, AskedRows, Row, away, batches, named, refused
 from fastlloyd.data.delimited import Cells
-from fastlloyd.data.form import MISSING, NO_RECORDS, Cap, is_identifier, listed, needs
+from fastlloyd.data.form import NO_RECORDS, PLAIN, Cap, Form, is_identifier, listed, needs
 from fastlloyd.data.kinds import (
     ANY,
     IN_QUERY,
@@ -96,6 +96,8 @@ class Answer:
         The column that names rows in errors; None, or no such column: the first that is called like an identifier.
     cap : Cap or None
         The most rows.
+    form : Form
+        Which cells stand for a missing value.
 
     Attributes
     ----------
@@ -126,6 +128,7 @@ class Answer:
         indices: frozenset[str] = frozenset(),
         key: str | None = None,
         cap: Cap | None = None,
+        form: Form = PLAIN,
     ) -> None:
         self.names, self.indices = tuple(names), indices
         self.kinds = tuple(kinds) or (ANY,) * len(self.names)
@@ -134,7 +137,7 @@ class Answer:
                 f"{source}: {format_count(len(names), 'column')}, expected at most {_MOST_COLUMNS}; name those to use "
                 "in --query"
             )
-        self._source = source
+        self._source, self._form = source, form
         named = [name for name in self.names if name == key] or list(filter(is_identifier, self.names))
         self._key = self.names.index(named[0]) if named else None
         self._store = sqlite3.connect("", isolation_level=None, check_same_thread=False)
@@ -225,7 +228,7 @@ class Answer:
         """Return a row's numbers where some columns hold other cells too."""
         numbers: list[float | None] = []
         for at, cell in zip(chosen, values, strict=True):
-            value = None if isinstance(cell, str) and cell.strip().lower() in MISSING else _whole(cell)
+            value = None if isinstance(cell, str) and self._form.is_missing(cell) else _whole(cell)
             if isinstance(value, int):
                 value = _real(value)
             if isinstance(value, str | bytes):

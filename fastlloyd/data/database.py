@@ -65,6 +65,8 @@ class Database:
         The column that names rows in errors; None: the first column that looks like one.
     patience_s : float
         How long to ask it while it does not answer.
+    form : Form
+        Which cells stand for a missing value; nothing else of it counts.
     """
 
     kind: Kind
@@ -73,6 +75,7 @@ class Database:
     table: str | None = None
     key: str | None = None
     patience_s: float = RETRY_S
+    form: Form = PLAIN
 
     def __str__(self) -> str:
         if self.kind not in _SERVERS.values():
@@ -117,7 +120,14 @@ class Database:
                 with asked as found:
                     kinds, indices = found.kinds, found.indices
                     return Answer(
-                        str(self), found.names, found.batches, kinds=kinds, indices=indices, key=self.key, cap=cap
+                        str(self),
+                        found.names,
+                        found.batches,
+                        kinds=kinds,
+                        indices=indices,
+                        key=self.key,
+                        cap=cap,
+                        form=self.form,
                     )
             except SourceError as error:
                 left = end - time.monotonic()
@@ -192,7 +202,8 @@ def find_place(
         return DataFile(Path(place), form)
     asked = None if query is None else _put(read_query(_put(query, number)), number)
     whole = None if table is None else _put(table, number)
-    return Database(kind=kind, place=place, query=asked, table=whole, key=key, patience_s=patience_s)
+    own = Form(na=form.na)
+    return Database(kind=kind, place=place, query=asked, table=whole, key=key, patience_s=patience_s, form=own)
 
 
 def _put(text: str, number: int | str | None) -> str:

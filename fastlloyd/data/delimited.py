@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.form import (
-    MISSING,
     Form,
     Otherwise,
     guess_encoding,
@@ -295,7 +294,7 @@ def _is_header(first: list[str], path: Path, form: Form) -> bool:
     numbers = [parse_number(cell, form.decimal) is not None for cell in first]
     if all(numbers):
         return False
-    gaps = [cell.strip().lower() in MISSING for cell in first]
+    gaps = [form.is_missing(cell) for cell in first]
     if all(number or gap for number, gap in zip(numbers, gaps, strict=True)):
         raise DataError(
             f"{path}, line 1: numbers and empty cells only, so it may be a header or a record with missing "
@@ -309,14 +308,14 @@ def _numeric_columns(sample: list[list[str]], width: int, form: Form) -> tuple[b
     numeric = []
     for index in range(width):
         cells = [row[index] for row in sample if index < len(row)]
-        texts = [cell for cell in cells if cell.strip().lower() not in MISSING]
+        texts = [cell for cell in cells if not form.is_missing(cell)]
         numeric.append(not texts or any(parse_number(cell, form.decimal) is not None for cell in texts))
     return tuple(numeric)
 
 
 def _looks(cells: list[str], form: Form) -> str:
     """Say what a column of text holds, above all where it would be numbers without a sign."""
-    there = [cell.strip() for cell in cells if cell.strip().lower() not in MISSING]
+    there = [cell.strip() for cell in cells if not form.is_missing(cell)]
     for sign in "%<>":
         if (
             there
@@ -332,7 +331,7 @@ def _otherwise(sample: list[list[str]], numeric: Sequence[bool], form: Form) -> 
     other = other_decimal(form)
     found: list[Otherwise | None] = []
     for index, number in enumerate(numeric):
-        cells = [row[index] for row in sample if index < len(row) and row[index].strip().lower() not in MISSING]
+        cells = [row[index] for row in sample if index < len(row) and not form.is_missing(row[index])]
         if number or not all(parse_number(cell, other) is not None for cell in cells):
             found.append(None)
         else:

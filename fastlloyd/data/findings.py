@@ -195,7 +195,6 @@ def _outside_words(outside: NDArray[np.int64], rows: int, names: Sequence[str]) 
 def _codes(values: NDArray[np.float64], bounds: Bounds | None, names: Sequence[str], python: bool) -> Iterable[str]:
     """Warn of values that may stand for a missing one: far from all others, or frequent outside the bounds."""
     found: list[str] = []
-    fix = "replace them by NaN" if python else "leave such cells empty"
     for at, name in enumerate(names):
         column = values[:, at]
         codes = find_codes(column)
@@ -203,6 +202,8 @@ def _codes(values: NDArray[np.float64], bounds: Bounds | None, names: Sequence[s
             codes = _frequent_outside(column, float(bounds.lo[at % len(bounds)]), float(bounds.hi[at % len(bounds)]))
         if codes:
             said = " and ".join(f"{value:g} in {format_count(count, 'row')}" for value, count in codes)
+            flag = ",".join(f"{value:.15g}" for value, _ in codes)
+            fix = "replace them by NaN" if python else f"add --na {flag}"
             found.append(f"column {name!r}: {said}, far from all others: if that means missing, {fix}")
     yield from found[:_SHOWN]
     if len(found) > _SHOWN:

@@ -55,6 +55,8 @@ class Form:
         The mark before the fraction of a number.
     encoding : str
         As Python names it; a byte order mark of UTF-8 is skipped.
+    na : tuple of str
+        Cells that stand for a missing value, besides those of `MISSING`. Numbers are compared as numbers; of any table.
 
     Raises
     ------
@@ -65,6 +67,7 @@ class Form:
     delimiter: str = ","
     decimal: str = "."
     encoding: str = "utf-8"
+    na: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.delimiter in ("tab", "\\t"):
@@ -84,6 +87,24 @@ class Form:
                 f"--encoding: expected a name such as utf-8, cp1252 or utf-16, got {self.encoding!r}"
             ) from None
         object.__setattr__(self, "encoding", "utf-8-sig" if name == "utf-8" else name)
+
+    @property
+    def codes(self) -> tuple[float, ...]:
+        """The numbers that stand for a missing value."""
+        return tuple(code for code in (parse_number(text, ".") for text in self.na) if code is not None)
+
+    def is_missing(self, cell: str) -> bool:
+        """Whether a cell of text stands for a missing value.
+
+        Examples
+        --------
+        >>> [cell for cell in ("NA", "-999.0", "NA?", "-9990") if Form(na=("-999", "NA?")).is_missing(cell)]
+        ['NA', '-999.0', 'NA?']
+        """
+        cell = cell.strip()
+        if not self.na:
+            return cell.lower() in MISSING
+        return cell.lower() in MISSING or cell in self.na or parse_number(cell, self.decimal) in self.codes
 
 
 PLAIN = Form()
@@ -190,7 +211,7 @@ def parse_cell(cell: str, line: str, name: str, form: Form) -> float:
     number = parse_number(cell, form.decimal)
     if number is not None:
         return number
-    if cell.strip().lower() in MISSING:
+    if form.is_missing(cell):
         return float("nan")
     other = other_decimal(form)
     if may_be_thousands(cell):
@@ -205,7 +226,8 @@ def parse_cell(cell: str, line: str, name: str, form: Form) -> float:
         )
     raise DataError(
         f"{line}, column {name!r}: expected a number, got text; "
-        "correct the cell (empty or NA, if its value is missing), or leave the column out with --columns"
+        "correct the cell (empty or NA, if its value is missing), name with --na what means missing, or leave the "
+        "column out with --columns"
     )
 
 

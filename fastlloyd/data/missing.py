@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.data.kinds import HALF, SINGLE, ColumnKind
 from fastlloyd.errors import DataError, format_count
 
 Missing = Literal["refuse", "drop", "midpoint"]
@@ -54,6 +55,36 @@ def count_missing(values: NDArray[np.float64], names: Sequence[str]) -> dict[str
     for rows in row_blocks(values):
         counts += np.count_nonzero(np.isnan(values[rows]), axis=0)
     return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
+
+
+def blank_codes(
+    values: NDArray[np.float64], codes: Sequence[float], kinds: Sequence[ColumnKind]
+) -> NDArray[np.float64]:
+    """Return values with NaN in place of codes for a missing one.
+
+    Parameters
+    ----------
+    values : float64 array, shape (n, d)
+        Not changed.
+    codes : sequence of float
+    kinds : sequence of ColumnKind, length d
+        A column of fewer than 64 bits holds the nearest number to a code, such as 99.9.
+
+    Returns
+    -------
+    float64 array, shape (n, d)
+        `values` itself where it holds no code.
+    """
+    blank = values
+    for at, kind in enumerate(kinds):
+        narrow = {HALF.exact: np.float16, SINGLE.exact: np.float32}.get(kind.exact, np.float64)
+        with np.errstate(over="ignore"):
+            held = np.array(codes, dtype=np.float64).astype(narrow).astype(np.float64)
+        found = np.isin(values[:, at], np.where(np.isinf(held), codes, held))
+        if found.any():
+            blank = values.copy() if blank is values else blank
+            blank[found, at] = np.nan
+    return blank
 
 
 def find_codes(raw_column: NDArray[np.float64]) -> list[tuple[float, int]]:

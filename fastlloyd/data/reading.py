@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypedDict
 
@@ -18,7 +18,7 @@ from fastlloyd.data.findings import Intake
 from fastlloyd.data.form import Cap, DataFile, is_identifier, listed, other_decimal
 from fastlloyd.data.kinds import FIX, check_length
 from fastlloyd.data.merge import Unit, number_people
-from fastlloyd.data.missing import GAPS, MISSING_RULES, refuse_infinite
+from fastlloyd.data.missing import GAPS, MISSING_RULES, blank_codes, refuse_infinite
 from fastlloyd.data.source import Source
 from fastlloyd.errors import ConfigError, DataError, FormError, did_you_mean
 
@@ -166,7 +166,8 @@ class Reading:
         done = records = 0
         if self.cap is not None and self.source.rows is not None and unit is None and self.missing != "drop":
             self.cap.check(place, self.source.rows, counted=True)
-        for cells in self.source.chunks(self.chosen, named, height, loose=len(self.beside)):
+        for raw_cells in self.source.chunks(self.chosen, named, height, loose=len(self.beside)):
+            cells = self._blanked(raw_cells, first, last)
             refuse_infinite(cells.values, partial(self.place, cells.first_line, done))
             for index, own in zip(named, cells.texts, strict=True):
                 check_length(own, partial(self._place_of, cells.first_line, done, self.source.names[index]), FIX)
@@ -181,6 +182,19 @@ class Reading:
                 self.cap.check(place, records)
             yield Cells(values, (*cells.texts[first:person], *cells.texts[last:]), cells.first_line, people)
             done += len(values)
+
+    def _blanked(self, raw_cells: Cells, first: int, last: int) -> Cells:
+        """Empty the cells that --na calls missing, except in columns that name rows or people: `first` to `last`."""
+        place = self.source.place
+        form = replace(place.form, decimal=place.decimal)
+        if not form.na:
+            return raw_cells
+        values = blank_codes(raw_cells.values, form.codes, [self.source.kinds[at] for at in self.chosen])
+        texts = [
+            column if first <= at < last else ["" if form.is_missing(cell) else cell for cell in column]
+            for at, column in enumerate(raw_cells.texts)
+        ]
+        return replace(raw_cells, values=values, texts=tuple(texts))
 
     def _index_beside(self, column: str) -> int:
         names = self.source.names

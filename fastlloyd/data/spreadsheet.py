@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from fastlloyd.data.delimited import Cells
-from fastlloyd.data.form import MISSING, Form, listed, needs, parse_cell, parse_number
+from fastlloyd.data.form import Form, listed, needs, parse_cell, parse_number
 from fastlloyd.data.kinds import ANY, FIX, NUMBERS, ColumnKind, name_cells
 from fastlloyd.errors import DataError, did_you_mean
 
@@ -102,7 +102,10 @@ class Sheet:
         self._cells = rows[1:] if header else rows
         self._first += 1 if header else 0
         self.rows, self.indices = len(self._cells), frozenset[str]()
-        columns = [[cell for cell in column if not _is_missing(cell)] for column in zip(*self._cells, strict=True)]
+        columns = [
+            [cell for cell in column if not (isinstance(cell, str) and form.is_missing(cell))]
+            for column in zip(*self._cells, strict=True)
+        ]
         self.kinds = tuple(map(_kind, columns or [[]] * len(self.names)))
         self.numeric = tuple(
             not column or any(map(self._is_number, column)) for column in (columns or [[]] * len(self.names))
@@ -154,10 +157,6 @@ class Sheet:
         """Return the error of a cell that does not fit."""
         got = _MOMENTS[type(cell)].words if type(cell) in _MOMENTS else "a truth value"
         return DataError(f"{self._line(row)}, column {self.names[column]!r}: expected {expected}, got {got}; {FIX}")
-
-
-def _is_missing(cell: Any) -> bool:
-    return isinstance(cell, str) and cell.strip().lower() in MISSING
 
 
 def _is_empty(row: Sequence[Any]) -> bool:

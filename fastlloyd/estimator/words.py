@@ -33,6 +33,7 @@ INPUTS: Mapping[str, str] = {
     "delimiter": _READ,
     "encoding": _READ,
     "id": _FRAME,
+    "na": "NaN",
     "table": "X",
     "query": "X",
     "unit": "one row for each person in X",

@@ -93,6 +93,12 @@ class RunConfig:
     )
     delimiter: str = option(",", "what stands between the cells of --data: ';' or 'tab', say", DATA, "C")
     decimal: str = option(".", "what stands before a fraction in --data", DATA, choices=(".", ","))
+    na: tuple[str, ...] = option(
+        (),
+        "codes in --data for a missing value, such as -999,9999,?? (empty, NA, NaN, null and ? always are)",
+        DATA,
+        "A,B,..",
+    )
     encoding: str = option("utf-8", "of --data, such as cp1252 or utf-16 (default utf-8)", DATA, "NAME")
     id: str | None = option(
         None, "column that names the rows of this rank's file for its labels; no feature, never sent", DATA, "COLUMN"
@@ -449,7 +455,7 @@ class RunConfig:
     @property
     def form(self) -> Form:
         """How the text of the party's own files is written."""
-        return Form(delimiter=self.delimiter, decimal=self.decimal, encoding=self.encoding)
+        return Form(delimiter=self.delimiter, decimal=self.decimal, encoding=self.encoding, na=self.na)
 
     def own_file(self, number: int | str, key: str | None = None) -> Place:
         """Return the file of one party, or what it asks a database; '{client}' becomes its number.

@@ -27,7 +27,7 @@ _ABOUT = "about"
 EXIT_CODES = "Exit codes: 0 done, 2 bad input or configuration, 3 a peer failed, 4 budget exceeded, 70 a bug."
 BETWEEN_SITES = ("roster", "key")
 """Options that a site needs in addition to those that most people need."""
-FORM = ("delimiter", "decimal", "encoding")
+FORM = ("delimiter", "decimal", "encoding", "na")
 """Options that say how a file of records is written."""
 GROUP = "fastlloyd.commands"
 """Entry points of this group name the modules of commands that other distributions add."""
@@ -54,8 +54,8 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**declaration, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, and keep what was typed for the error; bounds may begin with a minus sign."""
-        known = [flag for flag in self._option_string_actions if flag == "--bounds"]
+        """Parse, and keep what was typed for the error; bounds and codes may begin with a minus sign."""
+        known = [flag for flag in self._option_string_actions if flag in ("--bounds", "--na")]
         self._words = join_negative_values(sys.argv[1:] if args is None else args, known)
         return super().parse_known_args(self._words, namespace)
 

@@ -301,7 +301,7 @@ def test_codes_of_missing_values_are_shown_to_the_owner(tmp_path, capsys):
     said = [line for line in lines(capsys) if line.startswith("warning")]
     assert said == [
         "warning   more than 5 % of the values of lab (10 %) would be clipped: check units and bounds",
-        "warning   column 'lab': -999 in 10 rows, far from all others: if that means missing, leave such cells empty",
+        "warning   column 'lab': -999 in 10 rows, far from all others: if that means missing, add --na -999",
     ]
 
 
