@@ -98,7 +98,7 @@ def note_begun(
 ) -> None:
     """Note that a run begins, or goes on; parameters as the attributes of `RunNote`."""
     others = tuple(printable(name) for name in parties[:_MOST_PARTIES])
-    place = str(output.resolve())
+    place = printable(str(output.resolve()))  # a name on the disk may be no text
     _note(
         folder,
         RunNote(
@@ -122,8 +122,9 @@ def _note(folder: Path, note: RunNote) -> None:
     """Add a line; what cannot be written is left out, for the run does not depend on it."""
     path = folder / NAME
     try:
-        before = b"".join(_lines(path))
-        replace_file(path, [before, json.dumps(asdict(note)).encode() + b"\n"], mode=_MODE, draft=f".{NAME}.part")
+        line = json.dumps(asdict(note)).encode()
+        decode(RunNote, load_json(line), "it")  # one line that cannot be read would hide all runs
+        replace_file(path, [*_lines(path), line + b"\n"], mode=_MODE, draft=f".{NAME}.part")
     except (OSError, ValueError) as error:
         _log.warning("%s is not written (%s): fastlloyd runs will not show this", path, error)
 

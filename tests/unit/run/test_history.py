@@ -56,6 +56,13 @@ def shown(folder: Path) -> Any:
         return past_runs(LedgerSummary.of(made, ledger))
 
 
+def test_a_line_that_could_not_be_read_is_not_written(tmp_path: Path) -> None:
+    begin(tmp_path, ONE, output=Path("/out\udcff"))  # the name of a folder may be any bytes
+    begin(tmp_path, TWO, title="\ud800")
+    begin(tmp_path, THREE, parties=["n" * 2000] * 10_000)
+    assert [(note.run, note.output) for note in read_notes(tmp_path)] == [(ONE, r"/out\udcff")]
+
+
 def test_runs_come_from_history_ledger_and_decisions(state: Path) -> None:
     old, one, two, three = shown(state)
     assert [each.run for each in (old, one, two, three)] == [OLD, ONE, TWO, THREE]
