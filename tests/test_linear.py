@@ -318,7 +318,12 @@ OWN = {
         "supervise.runs:_complaint",
     ),
     "one call of a listed function for each file of this party's state": (
-        *("run.budget_terms:read_kept", "run.state:StateDir.interrupted_run", "run.state:StateDir._mark_in"),
+        *(
+            "run.history:_note",
+            "run.budget_terms:read_kept",
+            "run.state:StateDir.interrupted_run",
+            "run.state:StateDir._mark_in",
+        ),
         "dossier.own_part:check_own",
         *(
             "run.state:StateDir._files",
