@@ -134,8 +134,6 @@ def _write_page(folder: Path, target: Path, names: Path | None) -> Path:
         raise ConfigError(f"--html {target}: expected a file, got a folder; type `fastlloyd report DIR --html [FILE]`")
     if is_held(folder) and (target == Path() or is_held(target.parent)):
         raise ConfigError(f"--html: {folder} holds a result that waits for a decision; name a FILE in another folder")
-    if not (folder / "report.json").exists() and (folder / "server.json").exists():
-        raise ConfigError(f"--html: {folder} has no result, only what the server saw; the clients have the result")
     document = load(folder / "report.json")
     centroids = read_centroids(folder / "centroids.csv", document["result"])
     named = [name for name in page.FILES if name in document["output"] and (folder / name).exists()]

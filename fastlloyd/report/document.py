@@ -341,6 +341,8 @@ def load(path: Path, definition: str = "report") -> dict[str, Any]:
     try:
         document: dict[str, Any] = load_json(read_regular(path), most_bytes=_MOST_BYTES)
     except OSError as error:
+        if not path.exists() and path.with_name("server.json").exists():
+            raise ConfigError(f"{path.parent} has no result, only what the server saw; the clients have it") from error
         raise ConfigError(f"cannot read {path}: {error.strerror}; give the folder of a finished run") from error
     except ValueError as error:
         raise ConfigError(f"{path}: {error}; give the folder as the run wrote it") from error

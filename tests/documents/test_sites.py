@@ -136,7 +136,7 @@ def parties(tmp_path: Path) -> Iterator[Parties]:
 def test_three_clinics_and_an_operator_as_written(parties: Parties) -> None:
     pages = parties.prepare()
     run = [(f"{who}$ {command}", parties.start(who, command)) for who, command, _ in typed(pages[3].text)]
-    assert len(pages) == 5 and len(run) == 4
+    assert len(pages) == 6 and len(run) == 4
     told = [(command, parties.finish(command, process)) for command, process in run]
     (seen,) = (block.text for block in blocks(PAGE) if block.text.startswith("operator$ listening"))
     for who, pattern in shown(seen):
@@ -147,7 +147,9 @@ def test_three_clinics_and_an_operator_as_written(parties: Parties) -> None:
     report = json.loads((parties.folders["west"] / "fastlloyd-run/report.json").read_text())
     assert report["parties"]["authenticated"]
     assert report["network"]["transport"] == "serve/join"
-    assert (parties.folders["north"] / "approval_1.json").exists()
+    ((who, verify, lines),) = typed(pages[4].text)
+    said = parties.finish(verify, parties.start(who, verify)).splitlines()
+    assert [line.split()[:3] for line in said] == [line.split()[:3] for line in lines], said
 
 
 def block_with(words: str) -> str:
@@ -162,8 +164,9 @@ def test_a_gate_before_release_as_written(parties: Parties) -> None:
     pages = parties.prepare()
     gate = block_with("fastlloyd release state").replace("\\\n", "")
     commands = [line.removeprefix("north$ ").partition("  # ")[0] for line in gate.splitlines() if line[:6] == "north$"]
-    assert [command.split()[1] for command in commands] == ["join", "release", "discard"]
-    join, release, discard = commands
+    assert [command.split()[1] for command in commands] == ["init-state", "join", "release", "discard"]
+    make, join, release, discard = commands
+    parties.finish(make, parties.start("north", make))
     run = {who: command for who, command, _ in typed(pages[3].text)} | {"north": join}
     for command, process in [(command, parties.start(who, command)) for who, command in run.items()]:
         said = parties.finish(command, process)
@@ -189,8 +192,10 @@ def test_a_site_that_stays_as_written(parties: Parties) -> None:
     settings = block_with("# site.toml").replace("operator.example.org:4400", f"127.0.0.1:{parties.port}")
     settings = re.sub(r"(?m)^hours = .*\n", "", re.sub(r"(?m)^every = 60\b", "every = 1", settings))
     (north / "site.toml").write_text(settings)
-    stays, agree, _ = (command for _, command, _ in typed(re.sub(r"(?m)^ .*\n", "", block_with("# stays;"))))
-    stays, agree = (command.partition(" # ")[0].replace(place, str(north)) for command in (stays, agree))
+    commands = [command for _, command, _ in typed(re.sub(r"(?m)^ .*\n", "", block_with("# stays;")))]
+    assert [command.split()[0] for command in commands] == ["cd", *["fastlloyd"] * 4]
+    make, stays, agree = (command.partition(" # ")[0].replace(place, str(north)) for command in commands[1:4])
+    parties.finish(make, parties.start("north", make))
     assert stays.endswith(str(north)) and agree.endswith("--agree march")
     run = {who: command for who, command, _ in typed(pages[3].text)}
     ((_, run["operator"], _),) = typed(block_with("--offer march"))

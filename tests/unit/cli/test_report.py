@@ -116,8 +116,9 @@ def test_a_page_that_cannot_be_made(write_run, tmp_path):
         with pytest.raises(ConfigError, match=words):
             main([str(folder), *arguments])
     (folder / "report.json").unlink()
-    with pytest.raises(ConfigError, match="has no result, only what the server saw"):
-        main([str(folder), "--html"])
+    for argument in ("--html", "--verify"):
+        with pytest.raises(ConfigError, match="has no result, only what the server saw; the clients have it$"):
+            main([str(folder), argument])
 
 
 def test_a_pipe_in_place_of_a_picture_is_not_waited_for(write_run):
