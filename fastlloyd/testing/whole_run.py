@@ -64,6 +64,8 @@ class PartyEnd:
     verdict: str
 
 
+_OWN = ("labels_", "clusters.csv")  # files that a party makes of the result by itself
+
 Runner = Callable[[RunConfig, int, Path], list[PartyEnd]]
 Endpoint = Callable[[PartyId], contextlib.AbstractContextManager[Transport]]
 
@@ -126,7 +128,7 @@ def written(folder: Path) -> list[PartyEnd]:
     traffic = report["traffic"]
     return [
         PartyEnd(
-            {file.name: file.read_text() for file in folder.glob("*.csv") if not file.name.startswith("labels_")},
+            {file.name: file.read_text() for file in folder.glob("*.csv") if not file.name.startswith(_OWN)},
             traffic["payload_bytes"],
             not traffic.get("incomplete"),
             report["privacy"]["spent_epsilon"],

@@ -84,7 +84,7 @@ def test_each_step_before_a_run_says_how_to_go_on(study: Path, capsys: pytest.Ca
     assert "few rows" in done(*three)
     refused(*three, "--data", "study/three.xlsx", sentence="no file study/three.xlsx: expected the records there")
     (study / "three.xlsx").write_bytes(b"PK")
-    refused(*three, "--data", "study/three.xlsx", sentence="save a spreadsheet as CSV")
+    refused(*three, "--data", "study/three.xlsx", sentence="three.xlsx as xlsx")
     said = done(*three, "--bounds", "0,1")
     assert said.endswith(
         "ready, but more than half of the values of pressure, bmi, age would be clipped: check units and bounds\n"
