@@ -53,7 +53,7 @@ def load_config(
     ConfigError
         Missing or unreadable file, an unknown key, a value of the wrong type or range.
     """
-    values = {} if path is None else _read_file("--config", path)
+    shared = values = {} if path is None else _read_file("--config", path)
     if site is not None:
         own = _read_file("--site", site)
         for key in own:
@@ -63,7 +63,7 @@ def load_config(
                     f"--site {site}: all parties must have the same {key}: remove it, it belongs in the run file "
                     "(--config)"
                 )
-        values |= own
+        values = shared | own
     values = {key: value for key, value in values.items() if key.replace("-", "_") not in without}
     merged = dict(values)
     for key, value in (flags or {}).items():
@@ -76,7 +76,8 @@ def load_config(
     except ConfigError as error:
         if flags and _is_fine(values):
             raise
-        raise ConfigError(f"{path or site}: {error}") from error
+        culprit = path if site is None or not _is_fine(shared, links=False) else site
+        raise ConfigError(f"{culprit}: {error}") from error
     return config
 
 
@@ -136,10 +137,12 @@ def find_option(key: str) -> Option | None:
     return OPTIONS.get(key.replace("-", "_"))
 
 
-def _is_fine(values: Mapping[str, Any]) -> bool:
-    """Whether a run file is right by itself, so that a mistake is one of the flags."""
+def _is_fine(values: Mapping[str, Any], *, links: bool = True) -> bool:
+    """Whether a run file is right by itself, so that a mistake is one of the flags, or of a site's own file."""
     try:
-        with_values(RunConfig(), values).check_links()
+        config = with_values(RunConfig(), values)
+        if links:
+            config.check_links()
     except ConfigError:
         return False
     return True
@@ -175,6 +178,8 @@ def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
             raise OPTIONS[key].wrong(type(value).__name__)  # never the value: an address may have a password
         elif key == "bounds" and isinstance(value, list):
             chosen[key] = ",".join(map(str, value))
+        elif key == "na" and isinstance(value, list):
+            chosen[key] = OPTIONS[key].read([str(code) if type(code) in (int, float) else code for code in value])
         else:
             chosen[key] = OPTIONS[key].read(value)
     merged = {name: {**config.settings.get(name, {}), **tables.get(name, {})} for name in {**config.settings, **tables}}

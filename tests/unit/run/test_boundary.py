@@ -128,6 +128,24 @@ def test_what_must_be_the_same_at_all_is_not_set_there(site: Path, line: str) ->
         load_config("run.toml", site="own.toml")
 
 
+@pytest.mark.parametrize(
+    "line", ['missing = "middle"', 'budget = "3"', 'dat = "x.csv"', "na = [true]", "review = true"]
+)
+def test_a_mistake_there_names_that_file(site: Path, line: str) -> None:
+    (site / "own.toml").write_text(f"{line}\n")
+    with pytest.raises(ConfigError, match=r"^own\.toml: "):
+        load_config("run.toml", site="own.toml")
+    (site / "own.toml").write_text('missing = "drop"\n')
+    (site / "run.toml").write_text(f"{PUBLIC}rounds = true\n")
+    with pytest.raises(ConfigError, match=r"^run\.toml: "):
+        load_config("run.toml", site="own.toml")
+
+
+def test_codes_of_missing_values_may_be_numbers_there(site: Path) -> None:
+    (site / "own.toml").write_text('na = [-999, 99.9, "?"]\n')
+    assert load_config("run.toml", site="own.toml").na == ("-999", "99.9", "?")
+
+
 def test_one_s_own_run_file_may_hold_everything(site: Path) -> None:
     (site / "run.toml").write_text(PUBLIC + OPERATOR_S + 'data = "own.csv"\n')
     assert load_config("run.toml").metrics == "keys"
