@@ -28,7 +28,7 @@ import pytest
 from fastlloyd import errors
 from fastlloyd.crypto.link import identity
 from fastlloyd.crypto.link.roster import Roster
-from fastlloyd.data import bounds, categories, database, form, reading, vertical
+from fastlloyd.data import bounds, categories, database, form, reading, spreadsheet, vertical
 from fastlloyd.data.delimited import Delimited
 from fastlloyd.describe.columns import read_columns
 from fastlloyd.dossier import blocks
@@ -258,6 +258,7 @@ MEASURED: dict[str, Measured] = {
     # What is read of a file that another party may have written.
     "data.delimited:Delimited.__init__": _text(_each(_read, lambda text: _read(",".join(["a", text, *_names(text)])))),
     "data.delimited:Delimited._reader": _text(_each(_read, lambda text: _read("\n".join(["a,b", *_names(text)])))),
+    "data.spreadsheet:_extent": _text(lambda text: spreadsheet._extent(io.BytesIO(text.encode("utf-8", "replace")))),
     "data.form:is_identifier": _text(form.is_identifier),
     "data.form:_has_fraction": _text(form._has_fraction),
     "data.form:may_be_thousands": _text(form.may_be_thousands),

@@ -8,10 +8,14 @@ Source: docs/data-sources.md.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import re
+import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
@@ -21,6 +25,12 @@ from fastlloyd.data.kinds import ANY, FIX, NUMBERS, ColumnKind, name_cells
 from fastlloyd.errors import DataError, did_you_mean
 
 SUFFIX = ".xlsx"
+# A cell that holds something; attributes are bounded, so that no text takes long.
+_CELL = re.compile(rb'<(?:\w{1,20}:)?c\s[^<>]{0,500}?\br="([A-Z]{1,3})([0-9]{1,7})"[^<>]{0,500}(?<!/)>\s{0,100}<(?!/)')
+_CHUNK_BYTES, _LONGEST_CELL = 1 << 20, 1 << 11
+_SPANNED, _SPANNED_OF_A_CELL = 1 << 24, 16
+"""Places between the outermost cells of a sheet, all of which take memory: how many there may be, or more cells."""
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError)
 _MOMENTS = {
     datetime.datetime: ColumnKind("points in time"),
     datetime.date: ColumnKind("dates"),
@@ -71,7 +81,8 @@ class Sheet:
     Raises
     ------
     DataError
-        It is no such file, has no such sheet, or the sheet is empty.
+        It is no such file, has no such sheet, or the sheet is empty; or cells lie so far from the others that what is
+        between them does not fit in memory.
     ConfigError
         python-calamine is not installed.
     """
@@ -80,6 +91,7 @@ class Sheet:
         with needs("python-calamine", "Excel files", "excel"):
             import python_calamine as calamine
         self._path, self._form, (_, wanted) = path, form, split_sheet(path)
+        _refuse_far_cells(path, file)
         try:
             book = calamine.CalamineWorkbook.from_filelike(file)
             names = [sheet.name for sheet in book.sheets_metadata if sheet.typ == calamine.SheetTypeEnum.WorkSheet]
@@ -167,3 +179,42 @@ def _kind(column: Sequence[Any]) -> ColumnKind:
     """Return the kind of a column whose cells are all moments of one kind."""
     types = set(map(type, column))
     return _MOMENTS.get(next(iter(types)), ANY) if len(types) == 1 else ANY
+
+
+def _refuse_far_cells(path: Path, file: BinaryIO) -> None:
+    """Refuse a workbook with a cell far from all others: python-calamine would end the process for lack of memory.
+
+    Raises
+    ------
+    DataError
+    """
+    with contextlib.suppress(*_UNREADABLE), zipfile.ZipFile(file) as book:
+        for part in book.namelist():
+            if part.startswith("xl/worksheets/") and part.endswith(".xml"):
+                with book.open(part) as sheet:
+                    count, height, width = _extent(sheet)
+                if height * width > max(_SPANNED, _SPANNED_OF_A_CELL * count):
+                    raise DataError(
+                        f"{path}: the {count:,} cells of {part} lie in {height:,} rows and {width:,} columns, too far "
+                        "apart to be a table; delete the cells outside of the table, or save it as CSV"
+                    )
+    file.seek(0)
+
+
+def _extent(sheet: IO[bytes]) -> tuple[int, int, int]:
+    """Return the number of cells that hold something, and of the rows and columns from the first to the last of them.
+
+    Cells where two chunks meet may be counted twice.
+    """
+    count, rows, columns, rest = 0, set[int](), set[bytes](), b""
+    while chunk := sheet.read(_CHUNK_BYTES):
+        cells = _CELL.findall(rest + chunk)
+        count += len(cells)
+        columns.update(column for column, _ in cells)
+        numbers = [int(row) for _, row in cells] + [*rows]
+        rows = {min(numbers), max(numbers)} if numbers else rows
+        rest = chunk[-_LONGEST_CELL:]
+    if not count:
+        return 0, 0, 0
+    letters = [sum((letter - 64) * 26**place for place, letter in enumerate(reversed(name))) for name in columns]
+    return count, max(rows) - min(rows) + 1, max(letters) - min(letters) + 1

@@ -113,6 +113,25 @@ def test_cells_follow_the_rule_of_types(book: Path, tmp_path: Path) -> None:
         texts_of(large, "id")
 
 
+def test_a_cell_far_from_the_table_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("python_calamine", reason="no python-calamine: pip install 'fastlloyd[excel]'")
+    book = write_book(tmp_path / "far.xlsx", a=[["age", "dose"], [1, 2]])
+    with zipfile.ZipFile(book) as read:
+        parts = {name: read.read(name) for name in read.namelist()}
+
+    def add(cell: bytes) -> Path:
+        with zipfile.ZipFile(book, "w", zipfile.ZIP_DEFLATED) as written:
+            for name, text in parts.items():
+                written.writestr(name, text.replace(b"</sheetData>", b'<row r="1048576">%s</row></sheetData>' % cell))
+        return book
+
+    assert read_table(add(b'<c r="XFD1048576" s="1"/>')).values.tolist() == [[1, 2]]  # a format alone
+    # Without the refusal this process would end here.
+    said = r"the 5 cells of xl/worksheets/sheet1.xml lie in 1,048,576 rows and 16,384 columns, .* delete the cells"
+    with pytest.raises(DataError, match=said):
+        read_table(add(b" " * 3_000_000 + b'<c s="1" r="XFD1048576"><v>1</v></c>'))
+
+
 def test_what_is_no_sheet(book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, said in (
         ("#plain", r"no sheet 'plain' \(did you mean 'plain 2024'\?\); it has 'Ward', 'plain 2024', 'empty'; name one"),
