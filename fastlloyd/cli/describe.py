@@ -24,6 +24,7 @@ _OWN = (
     "decimal",
     "encoding",
     "na",
+    "header",
     "roster",
     "key",
     "passphrase_file",

@@ -127,6 +127,8 @@ class Delimited:
 
     looks : tuple of str
         What a column of text holds.
+    doubt : str
+        Why row one is perhaps no record; '' if it is one.
 
     Raises
     ------
@@ -161,6 +163,7 @@ class Delimited:
         else:
             self.names = tuple(f"x{i + 1}" for i in range(len(first)))
             sample.insert(0, first)
+        self.doubt = "" if has_header or form.header is False else _doubt(first, form)
         self.numeric = _numeric_columns(sample, len(self.names), form)
         self.otherwise = _otherwise(sample, self.numeric, form)
         self.looks = tuple(
@@ -291,6 +294,8 @@ def _noted(lines: Iterable[str], read: list[str]) -> Iterator[str]:
 
 def _is_header(first: list[str], path: Path, form: Form) -> bool:
     """Return whether row one names the columns."""
+    if form.header is not None:
+        return form.header
     numbers = [parse_number(cell, form.decimal) is not None for cell in first]
     if all(numbers):
         return False
@@ -298,9 +303,20 @@ def _is_header(first: list[str], path: Path, form: Form) -> bool:
     if all(number or gap for number, gap in zip(numbers, gaps, strict=True)):
         raise DataError(
             f"{path}, line 1: numbers and empty cells only, so it may be a header or a record with missing "
-            "values; add a header row that names every column"
+            "values; add a header row that names every column, or say which with --header or --no-header"
         )
     return True
+
+
+def _doubt(first: list[str], form: Form) -> str:
+    """Return the warning about a first row of numbers that may be names, such as years: whole, and all different."""
+    numbers = {parse_number(cell, form.decimal) for cell in first}
+    if len(first) < 2 or len(numbers) < len(first) or not all(n is not None and n % 1 == 0 for n in numbers):
+        return ""
+    return (
+        f"no header: the columns are called x1 to x{len(first)}, and the first row is a record; if its numbers are "
+        "names, add --header, otherwise --no-header"
+    )
 
 
 def _numeric_columns(sample: list[list[str]], width: int, form: Form) -> tuple[bool, ...]:

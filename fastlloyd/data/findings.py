@@ -36,6 +36,8 @@ class Intake:
         The columns that are no features, and why.
     unread : str
         The warning about those that nobody named and that hold text; '' for none.
+    doubt : str
+        The warning about a first row that may name the columns; '' for none.
     rows : int
         Of the file.
     missing_rows : int
@@ -48,6 +50,7 @@ class Intake:
 
     left_out: tuple[tuple[str, str], ...] = ()
     unread: str = ""
+    doubt: str = ""
     rows: int = field(default=0, repr=False)
     missing_rows: int = field(default=0, repr=False)
     missing: str = "refuse"
@@ -126,7 +129,7 @@ def find(
         if bounds is not None:
             outside += count_outside(block, bounds)
     unfit, clipped = clipping_words(outside, rows, names)
-    warnings = [intake.unread, unfit, "" if python else clipped, *doubts]
+    warnings = [intake.unread, intake.doubt, unfit, "" if python else clipped, *doubts]
     facts = [*_intake_words(intake), _outside_words(outside, rows, names)]
     return Findings(facts=tuple(filter(None, facts)), warnings=tuple(filter(None, warnings)), unfit=unfit)
 

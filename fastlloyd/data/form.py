@@ -57,6 +57,8 @@ class Form:
         As Python names it; a byte order mark of UTF-8 is skipped.
     na : tuple of str
         Cells that stand for a missing value, besides those of `MISSING`. Numbers are compared as numbers; of any table.
+    header : bool or None
+        Whether row one names the columns; None: it does if one of its cells is text.
 
     Raises
     ------
@@ -68,6 +70,7 @@ class Form:
     decimal: str = "."
     encoding: str = "utf-8"
     na: tuple[str, ...] = ()
+    header: bool | None = None
 
     def __post_init__(self) -> None:
         if self.delimiter in ("tab", "\\t"):

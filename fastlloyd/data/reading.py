@@ -138,6 +138,7 @@ class Reading:
         return Intake(
             left_out=self.left_out,
             unread=self.unread,
+            doubt=self.source.doubt,
             rows=rows,
             missing_rows=missing_rows,
             missing=self.missing,

@@ -63,6 +63,8 @@ class Source:
         As for `Delimited`; empty for other files.
     looks : tuple of str
         Why columns of text are no numbers, in words; empty where their kinds say it.
+    doubt : str
+        As for `Delimited`.
     read : callable
         What `chunks` calls.
     rows : int or None
@@ -78,6 +80,7 @@ class Source:
     indices: frozenset[str] = frozenset()
     otherwise: tuple[Otherwise | None, ...] = ()
     looks: tuple[str, ...] = ()
+    doubt: str = ""
     read: Callable[..., Iterator[Cells]]
     rows: int | None = None
     at_once: bool = False
@@ -247,6 +250,7 @@ def _read_head(place: DataFile, file: BinaryIO) -> Source:
             numeric=text.numeric,
             otherwise=text.otherwise,
             looks=text.looks,
+            doubt=text.doubt,
             read=lambda numbers, texts, _, **__: text.chunks(numbers, texts),
         )
     if suffix in (".parquet", ".xlsx", *ARROW_SUFFIXES):

@@ -109,7 +109,8 @@ class Sheet:
             rows.pop()
         if not rows:
             raise DataError(f"{path}: the sheet is empty; expected a header row and at least one row of numbers")
-        header = any(isinstance(cell, str) and cell.strip() and not self._is_number(cell) for cell in rows[0])
+        text = any(isinstance(cell, str) and cell.strip() and not self._is_number(cell) for cell in rows[0])
+        header = text if form.header is None else form.header
         self.names = tuple(str(cell).strip() if header else f"x{at + 1}" for at, cell in enumerate(rows[0]))
         self._cells = rows[1:] if header else rows
         self._first += 1 if header else 0

@@ -32,6 +32,7 @@ INPUTS: Mapping[str, str] = {
     "decimal": _READ,
     "delimiter": _READ,
     "encoding": _READ,
+    "header": _READ,
     "id": _FRAME,
     "na": "NaN",
     "table": "X",

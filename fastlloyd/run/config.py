@@ -99,6 +99,9 @@ class RunConfig:
         DATA,
         "A,B,..",
     )
+    header: bool | None = option(
+        None, "whether row one of --data (text, xlsx) names the columns (default: if one of its cells is text)", DATA
+    )
     encoding: str = option("utf-8", "of --data, such as cp1252 or utf-16 (default utf-8)", DATA, "NAME")
     id: str | None = option(
         None, "column that names the rows of this rank's file for its labels; no feature, never sent", DATA, "COLUMN"
@@ -455,7 +458,9 @@ class RunConfig:
     @property
     def form(self) -> Form:
         """How the text of the party's own files is written."""
-        return Form(delimiter=self.delimiter, decimal=self.decimal, encoding=self.encoding, na=self.na)
+        return Form(
+            delimiter=self.delimiter, decimal=self.decimal, encoding=self.encoding, na=self.na, header=self.header
+        )
 
     def own_file(self, number: int | str, key: str | None = None) -> Place:
         """Return the file of one party, or what it asks a database; '{client}' becomes its number.

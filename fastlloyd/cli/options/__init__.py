@@ -27,7 +27,7 @@ _ABOUT = "about"
 EXIT_CODES = "Exit codes: 0 done, 2 bad input or configuration, 3 a peer failed, 4 budget exceeded, 70 a bug."
 BETWEEN_SITES = ("roster", "key")
 """Options that a site needs in addition to those that most people need."""
-FORM = ("delimiter", "decimal", "encoding", "na")
+FORM = ("delimiter", "decimal", "encoding", "na", "header")
 """Options that say how a file of records is written."""
 GROUP = "fastlloyd.commands"
 """Entry points of this group name the modules of commands that other distributions add."""
@@ -202,7 +202,8 @@ def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
 def read_form(arguments: argparse.Namespace, config: RunConfig | None) -> Form:
     """Return the format of the file of records, from the flags or else from the run file."""
     config = config or RunConfig()
-    return Form(**{name: getattr(arguments, name) or getattr(config, name) for name in FORM})
+    given = {name: value for name in FORM if (value := getattr(arguments, name)) is not None}
+    return Form(**{name: given.get(name, getattr(config, name)) for name in FORM})
 
 
 def parse_run_options(

@@ -79,7 +79,7 @@ def test_what_was_filled_in_is_no_code_of_the_file(tmp_path: Path) -> None:
     assert np.count_nonzero(table.values[:, 0] == 50) == 10
     said = find([table.values], BOUNDS, table.names, table.intake).warnings
     assert [sentence for sentence in said if "far from all others" in sentence] == [
-        "column 'cost': -999 in 10 rows, far from all others: if that means missing, leave such cells empty"
+        "column 'cost': -999 in 10 rows, far from all others: if that means missing, add --na -999"
     ]
 
 

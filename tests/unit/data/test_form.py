@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.cli.check import main
+from fastlloyd.data.findings import find
 from fastlloyd.data.form import DataFile, Form
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError, FormError
@@ -132,3 +133,26 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
 def test_an_encoding_that_makes_no_text_of_bytes_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="--encoding: expected a name such as utf-8"):
         Form(encoding=name)
+
+
+@pytest.mark.parametrize(
+    ("header", "names", "rows"),
+    [(None, ("x1", "x2"), 3), (False, ("x1", "x2"), 3), (True, ("2019", "2020"), 2)],
+)
+def test_a_first_row_of_numbers_is_doubted_until_somebody_decides(
+    header: bool | None, names: tuple[str, ...], rows: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("2019,2020\n1,2\n3,4\n")
+    own = read_table(DataFile(path, Form(header=header)))
+    assert (own.names, len(own.values)) == (names, rows)
+    said = find([own.values], None, own.names, own.intake).warnings
+    assert [line.partition(":")[0] for line in said] == (["no header"] if header is None else [])
+
+
+@pytest.mark.parametrize("first", ["2019.5,2020", "7,7", "2019,"])
+def test_other_first_rows_are_not_doubted(first: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(f"{first}\n1,2\n")
+    own = read_table(DataFile(path, Form(header=False if first.endswith(",") else None)), missing="gaps")
+    assert (len(own.values), own.intake.doubt) == (2, "")
