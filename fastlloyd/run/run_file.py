@@ -178,13 +178,24 @@ def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
             raise OPTIONS[key].wrong(type(value).__name__)  # never the value: an address may have a password
         elif key == "bounds" and isinstance(value, list):
             chosen[key] = ",".join(map(str, value))
-        elif key == "na" and isinstance(value, list):
-            chosen[key] = OPTIONS[key].read([str(code) if type(code) in (int, float) else code for code in value])
         else:
-            chosen[key] = OPTIONS[key].read(value)
+            chosen[key] = read_option(key, value)
     merged = {name: {**config.settings.get(name, {}), **tables.get(name, {})} for name in {**config.settings, **tables}}
     chosen["settings"] = {name: table for name, table in merged.items() if table}
     return replace(config, **chosen)
+
+
+def read_option(key: str, value: Any) -> Any:
+    """Return the value of an option as a file or flag has it; codes of missing values may be numbers in a file.
+
+    Raises
+    ------
+    ConfigError
+        The value is of another kind, not a choice or out of range.
+    """
+    if key == "na" and isinstance(value, list):
+        value = [str(code) if type(code) in (int, float) else code for code in value]
+    return OPTIONS[key].read(value)
 
 
 def has_table(name: str) -> bool:

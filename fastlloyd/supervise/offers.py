@@ -27,7 +27,7 @@ from fastlloyd.net.tcp.route import MOST_OFFER_BYTES
 from fastlloyd.protocols.registry import FOLLOWING
 from fastlloyd.report.earlier import find_earlier
 from fastlloyd.run.config import OPTIONS, RunConfig
-from fastlloyd.run.run_file import has_table, load_config, moved, to_toml, with_values
+from fastlloyd.run.run_file import has_table, load_config, moved, read_option, to_toml, with_values
 from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import SERVER
 from fastlloyd.wire.regular import read_regular, read_regular_bytes, replace_file
@@ -182,7 +182,10 @@ def read_settings(folder: Path) -> SiteSettings:
         if OPTIONS[key].public or key in _SET_HERE or key in _OFFERED:
             why = "is kept below this folder" if key in _SET_HERE else "is for the run files in offers"
             raise ConfigError(f"{path}: {key} {why}; take it out")
-        values[key] = OPTIONS[key].read(value)
+        try:
+            values[key] = read_option(key, value)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from error
     for key in ("key", "roster", "data"):
         if not isinstance(values.get(key), str):
             raise ConfigError(f"{path}: expected {key} = a path, got {values.get(key)!r}; write it as text")

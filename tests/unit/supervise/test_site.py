@@ -65,6 +65,15 @@ def test_a_mistyped_key_is_compared_with_those_of_the_service_too(folder: Path) 
         read_settings(folder)
 
 
+def test_codes_of_missing_values_may_be_numbers_and_a_mistake_names_the_file(folder: Path) -> None:
+    text = (folder / "site.toml").read_text()
+    (folder / "site.toml").write_text(f"{text}na = [-999, 99.9]\n")
+    assert read_settings(folder).own["na"] == ("-999", "99.9")
+    (folder / "site.toml").write_text(f"{text}na = [true]\n")
+    with pytest.raises(ConfigError, match=r"/site\.toml: --na: expected a list of names, got \[True\]"):
+        read_settings(folder)
+
+
 def test_the_records_of_a_site_may_be_in_a_database(folder: Path) -> None:
     text = (folder / "site.toml").read_text()
     for data, moved in (
