@@ -335,7 +335,7 @@ OWN = {
     ),
     "one call of a listed function for a name that this party's own table lacks": (
         "data.spreadsheet:Sheet.__init__",
-        *("data.source:Source.index", "data.reading:Reading._index_beside"),
+        *("data.source:Source.index", "data.reading:Reading._index_beside", "data.form:Form.renamed"),
     ),
     "one call of a listed function on the whole": (
         *("dossier.approval:_check_claim", "dossier.verify:compare_report", "report.page.result:_bounds"),

@@ -25,6 +25,7 @@ _OWN = (
     "encoding",
     "na",
     "header",
+    "rename",
     "roster",
     "key",
     "passphrase_file",

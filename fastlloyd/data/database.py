@@ -66,7 +66,7 @@ class Database:
     patience_s : float
         How long to ask it while it does not answer.
     form : Form
-        Which cells stand for a missing value; nothing else of it counts.
+        Which cells stand for a missing value, and columns' other names; nothing else of it counts.
     """
 
     kind: Kind
@@ -121,7 +121,7 @@ class Database:
                     kinds, indices = found.kinds, found.indices
                     return Answer(
                         str(self),
-                        found.names,
+                        self.form.renamed(tuple(found.names), self),
                         found.batches,
                         kinds=kinds,
                         indices=indices,
@@ -202,7 +202,7 @@ def find_place(
         return DataFile(Path(place), form)
     asked = None if query is None else _put(read_query(_put(query, number)), number)
     whole = None if table is None else _put(table, number)
-    own = Form(na=form.na)
+    own = Form(na=form.na, rename=form.rename)
     return Database(kind=kind, place=place, query=asked, table=whole, key=key, patience_s=patience_s, form=own)
 
 

@@ -11,12 +11,13 @@ import csv
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fastlloyd.errors import ConfigError, DataError, FormError, format_count
+from fastlloyd.errors import ConfigError, DataError, FormError, did_you_mean, format_count
 from fastlloyd.wire.regular import read_regular
 
 TEXT_SUFFIXES = (".csv", ".csv.gz")
@@ -59,6 +60,8 @@ class Form:
         Cells that stand for a missing value, besides those of `MISSING`. Numbers are compared as numbers; of any table.
     header : bool or None
         Whether row one names the columns; None: it does if one of its cells is text.
+    rename : tuple of str
+        'OLD=NEW' for each column that gets another name; of any table.
 
     Raises
     ------
@@ -71,6 +74,7 @@ class Form:
     encoding: str = "utf-8"
     na: tuple[str, ...] = ()
     header: bool | None = None
+    rename: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.delimiter in ("tab", "\\t"):
@@ -90,6 +94,34 @@ class Form:
                 f"--encoding: expected a name such as utf-8, cp1252 or utf-16, got {self.encoding!r}"
             ) from None
         object.__setattr__(self, "encoding", "utf-8-sig" if name == "utf-8" else name)
+
+        if wrong := [pair for pair in self.rename if not all(map(str.strip, pair.partition("=")))]:
+            raise ConfigError(
+                f"--rename: expected OLD=NEW, a column's name and what it is called here, got {wrong[0]!r}"
+            )
+
+    def renamed(self, names: tuple[str, ...], place: object) -> tuple[str, ...]:
+        """Return the names of a table's columns with those of `rename` in place; `place` is the table, for errors.
+
+        Raises
+        ------
+        DataError
+            A column to rename is not there, or two columns would have one name.
+        """
+        parts = [pair.partition("=") for pair in self.rename]
+        new = {old.strip(): name.strip() for old, _, name in parts}
+        known = set(names)
+        if lacking := [old for old in new if old not in known]:
+            raise DataError(
+                f"{place}: no column {lacking[0]!r}{did_you_mean(lacking[0], names)} to rename; correct --rename"
+            )
+        result = tuple(new.get(name, name) for name in names)
+        count = Counter(result)
+        if twice := [name for name in new.values() if count[name] > 1]:
+            raise DataError(
+                f"{place}: --rename would make two columns {twice[0]!r}; choose another name, or rename both"
+            )
+        return result
 
     @property
     def codes(self) -> tuple[float, ...]:

@@ -13,7 +13,7 @@ import math
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -165,7 +165,8 @@ def open_source(path: str | Path | Place | Source, cap: Cap | None = None) -> It
         )
         return
     with _opened(place) as file:
-        yield _read_head(place, file)
+        source = _read_head(place, file)
+        yield replace(source, names=place.form.renamed(source.names, place))
 
 
 @contextlib.contextmanager

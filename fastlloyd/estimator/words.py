@@ -37,6 +37,7 @@ INPUTS: Mapping[str, str] = {
     "na": "NaN",
     "table": "X",
     "query": "X",
+    "rename": _FRAME,
     "unit": "one row for each person in X",
 }
 """What takes the place of an option that says what is read, and how."""

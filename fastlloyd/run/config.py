@@ -102,6 +102,7 @@ class RunConfig:
     header: bool | None = option(
         None, "whether row one of --data (text, xlsx) names the columns (default: if one of its cells is text)", DATA
     )
+    rename: tuple[str, ...] = option((), "columns of --data under the names that all sites use", DATA, "OLD=NEW,..")
     encoding: str = option("utf-8", "of --data, such as cp1252 or utf-16 (default utf-8)", DATA, "NAME")
     id: str | None = option(
         None, "column that names the rows of this rank's file for its labels; no feature, never sent", DATA, "COLUMN"
@@ -459,7 +460,12 @@ class RunConfig:
     def form(self) -> Form:
         """How the text of the party's own files is written."""
         return Form(
-            delimiter=self.delimiter, decimal=self.decimal, encoding=self.encoding, na=self.na, header=self.header
+            delimiter=self.delimiter,
+            decimal=self.decimal,
+            encoding=self.encoding,
+            na=self.na,
+            header=self.header,
+            rename=self.rename,
         )
 
     def own_file(self, number: int | str, key: str | None = None) -> Place:

@@ -264,7 +264,7 @@ def _load_server(config: RunConfig, inputs: FedDPInputs) -> ServerPoints:
         columns = inputs.dataset.names
     # In the clients' files, if not here.
     no_features = (settings_from(config.own_settings).users, config.unit, config.id)
-    file = DataFile(Path(config.server_data), config.form, "--server-data")
+    file = DataFile(Path(config.server_data), replace(config.form, rename=()), "--server-data")
     try:
         with open_source(file) as source:
             table = read_table(

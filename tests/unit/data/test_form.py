@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import sqlite3
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fastlloyd.cli.check import main
+from fastlloyd.data.database import Place, find_place
 from fastlloyd.data.findings import find
 from fastlloyd.data.form import DataFile, Form
 from fastlloyd.data.table import read_table
@@ -156,3 +159,28 @@ def test_other_first_rows_are_not_doubted(first: str, tmp_path: Path) -> None:
     path.write_text(f"{first}\n1,2\n")
     own = read_table(DataFile(path, Form(header=False if first.endswith(",") else None)), missing="gaps")
     assert (len(own.values), own.intake.doubt) == (2, "")
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy", "db"])
+def test_columns_have_the_names_that_all_sites_use(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"own.{kind}"
+    if kind == "csv":
+        path.write_text("x1,x2\n1,2\n")
+    elif kind == "npy":
+        np.save(path, [[1.0, 2.0]])
+    else:
+        with contextlib.closing(sqlite3.connect(path)) as store:
+            store.executescript("CREATE TABLE own (x1, x2); INSERT INTO own VALUES (1, 2)")
+    data, table = (f"sqlite:///{path}", "own") if kind == "db" else (str(path), None)
+
+    def own(*rename: str) -> Place:
+        return find_place(data, Form(rename=rename), table=table)
+
+    found = read_table(own("x1=x2", "x2 = age"), columns=("age", "x2"))
+    assert (found.names, found.values.tolist()) == (("age", "x2"), [[2, 1]])
+    with pytest.raises(DataError, match="no column 'y' to rename"):
+        read_table(own("y=age"))
+    with pytest.raises(DataError, match="--rename would make two columns 'x2'"):
+        read_table(own("x1=x2"))
+    with pytest.raises(ConfigError, match="--rename: expected OLD=NEW, .*, got 'x1='"):
+        own("x1=")
