@@ -108,9 +108,15 @@ def test_the_literal_command_runs_over_tcp_and_counts_its_bytes(tmp_path: Path) 
 @pytest.mark.mpi
 @pytest.mark.parametrize("flags", [("--masking", "pairwise"), ("--rounds", "60")], ids=["mesh", "many-rounds"])
 def test_clients_with_links_to_each_other_and_many_small_messages(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    flags = ("--dataset", "iris", "--output", "res", *flags)
-    on_interface = counted(tmp_path, find_mpirun().path, *LITERAL, *flags)
-    check_wire(load(tmp_path / "res" / "report.json"), on_interface, "tcp")
+    flags = ("--dataset", "iris", "--overwrite", "--output", "res", *flags)
+    for last in (False, True):
+        on_interface = counted(tmp_path, find_mpirun().path, *LITERAL, *flags)
+        try:
+            check_wire(load(tmp_path / "res" / "report.json"), on_interface, "tcp")
+            break
+        except AssertionError:  # of so few bytes one segment sent again, on a busy machine, is 2 %
+            if last:
+                raise
 
 
 @pytest.mark.mpi
