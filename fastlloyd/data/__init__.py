@@ -11,7 +11,7 @@
                  MySQL; `asking.py`, what is the same for all
 `bounds.py`      public bounds, and the map to [-1, 1]
 `categories.py`  a column of text as features of 0 and 1
-`findings.py`    what a site should hear of its own records
+`findings.py`    what a site should hear about its records
 `missing.py`     what becomes of records that lack a value
 `merge.py`       all rows of a person as one record
 `dataset.py`     a public data set, and how it is dealt out to clients

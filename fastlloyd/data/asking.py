@@ -37,7 +37,7 @@ class AskedRows:
 
 
 def refused(shown: str, error: Exception, fix: str = "") -> DataError:
-    """Return the error of a database that refuses, with the first line of its own words."""
+    """Return the error of a database that refuses, with the first line of what it says."""
     words = next(iter(str(error).strip().splitlines()), type(error).__name__)
     return DataError(f"{shown}: the database says: {words[:300]}{fix or '; correct --query or --table'}")
 

@@ -154,7 +154,7 @@ class _Stream:
         self.schema_arrow = self._reader.schema
 
     def iter_batches(self, batch_size: int, columns: list[str]) -> Iterator[Any]:
-        """Read some columns, at most so many rows at a time; refuse what was cut off, or is not what its head says."""
+        """Read some columns, a few rows at a time; refuse what was cut off, or is not what its head says."""
         for batch in self._reader:
             chosen = batch.select(columns)
             chosen.validate(full=True)  # otherwise a damaged file could make pyarrow read any memory

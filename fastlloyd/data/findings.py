@@ -1,9 +1,9 @@
-"""What a site should hear of its own records before anything is spent: the one place that makes these sentences.
+"""What a site should hear about its records before anything is spent: the one place that makes these sentences.
 
 `fastlloyd check`, each command that takes part in a run, and a fit say them. They depend on single records: they are
 for the owner alone, and no message and no shared file holds them.
 
-Source: docs/guide.md, "What a site hears of its own records".
+Source: docs/guide.md, "What a site hears about its records".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a site hears of its own records: each sentence where it is due, and none where it is not."""
+"""What a site hears about its records: each sentence where it is due, and none where it is not."""
 
 from __future__ import annotations
 
