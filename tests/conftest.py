@@ -43,10 +43,10 @@ def _leave(worker: int) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Fix what is drawn, unless examples are to be fresh; by now Hypothesis knows its profile."""
+    """Fix what is drawn, unless it is to be fresh, as Hypothesis' examples are; by now it knows its profile."""
     if hasattr(config, "workerinput"):
         atexit.register(_leave, os.getpid())
-    if settings.get_current_profile_name() == "same":
+    if settings.get_current_profile_name() in ("same", "few"):
         os.urandom = _bits
 
 

@@ -18,6 +18,9 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.estimator.caution import PrivacyWarning, cautions
 from fastlloyd.estimator.estimator import FastLloyd
 
+# Whether noise leaves a doubt is not what these tests are about; those that are catch the warning.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 RAW = np.random.default_rng(8).gamma(2.0, 3.0, (60, 2))
 
 
@@ -102,7 +105,6 @@ def test_a_counted_size_is_warned_of_and_changes_no_claim() -> None:
 # -- values outside of the bounds --
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("shift", [50.0, -50.0])
 def test_a_column_outside_of_its_bounds_is_said_before_anything_is_spent_and_is_not_good(shift: float) -> None:
     values = np.tile(RAW, (40, 1)) + np.array([0.0, shift])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ from fastlloyd.protocols.fastlloyd import protocol as module
 from fastlloyd.protocols.fastlloyd.settings import MECHANISMS
 from fastlloyd.run.simulation import InMemory, run_together
 from fastlloyd.wire.header import clients
+
+# Whether noise leaves a doubt is not what these tests are about; those that are catch the warning.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 PROTOCOLS = tuple(MECHANISMS)
 LO, HI = np.array([0.0, -5000.0]), np.array([120.0, 5000.0])
@@ -81,7 +85,6 @@ def test_centers_are_in_original_units_and_near_scikit_learns(protocol: str) -> 
     assert tolerance < 0.02
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_number_of_clusters_can_be_chosen() -> None:
     X = people()
     fitted = model(n_clusters="auto:8").fit_federated(np.array_split(X, 2))
@@ -104,7 +107,6 @@ def test_labels_predictions_distances_and_score_agree() -> None:
     assert fitted.labels_.dtype == np.int64
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_label_depends_on_scaled_distances() -> None:
     fitted = model(bounds=([0, 0], [1, 1000]), n_clusters=2, n_total=10).fit(np.full((3, 2), [[0.5, 500.0]]))
     fitted.cluster_centers_ = np.array([[0.1, 500.0], [0.5, 550.0]])
@@ -131,7 +133,6 @@ def test_single_precision_and_integers_are_taken() -> None:
 
 @pytest.mark.parametrize("protocol", ["fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd"])
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_one_fit_spends_at_most_what_was_stated(protocol: str, epsilon: float) -> None:
     fitted = model(protocol=protocol, epsilon=epsilon).fit(people())
     assert 0.995 * epsilon <= fitted.epsilon_ <= epsilon
@@ -141,7 +142,6 @@ def test_one_fit_spends_at_most_what_was_stated(protocol: str, epsilon: float) -
     assert len(fitted.ledger_.releases) == 2 * fitted.n_iter_ - (protocol == "fastlloyd-plus")  # a histogram is one
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_fastlloyd_plus_begins_with_a_histogram_and_takes_its_settings() -> None:
     fitted = model(protocol="fastlloyd-plus").fit(people())
     assert fitted.n_iter_ == 10
@@ -264,7 +264,6 @@ def test_public_size_may_be_stated() -> None:
 
 
 @pytest.mark.parametrize("protocol", [name for name in PROTOCOLS if name != "lloyd"])
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::fastlloyd.estimator.caution.PrivacyWarning")  # N is the number of records
 def test_without_a_stated_size_the_promise_is_for_counting_a_record_or_not(protocol: str) -> None:
     X = people(1000)
@@ -291,7 +290,6 @@ def test_a_budget_counts_fits_without_a_stated_size_as_infinite_for_others(tmp_p
         model(n_total=1001, ledger=path, budget=20.0).fit(X)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_large_delta_is_refused_or_warned_of() -> None:
     X = people(1000)
     with pytest.raises(
@@ -323,8 +321,10 @@ def test_released_center_that_may_be_empty_is_warned_of(monkeypatch: pytest.Monk
 def test_fit_is_whole_where_warnings_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     silence(monkeypatch)
     fitted = model()
-    with pytest.raises(ConvergenceWarning):  # pytest's filter makes it one; the fit has been paid for
-        fitted.fit(np.full((500, 2), CENTERS[0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ConvergenceWarning):  # the fit has been paid for
+            fitted.fit(np.full((500, 2), CENTERS[0]))
     assert len(fitted.labels_) == 500
     assert fitted.epsilon_spent_ > 0
 
@@ -380,7 +380,6 @@ def test_federated_equals_pooled_for_the_same_noise(protocol: str, monkeypatch: 
     assert federated.plan_.clients == 4
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_noise_is_added_once_however_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.random.default_rng(0).uniform(-1, 1, (2000, 1))
     options: dict[str, Any] = {"protocol": "fastlloyd", "n_clusters": 300, "bounds": (-1, 1), "rounds": 1}

@@ -13,6 +13,9 @@ from fastlloyd.estimator.words import ParameterError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.ledger import Ledger
 
+# Whether noise leaves a doubt is not what these tests are about; those that are catch the warning.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 
 def blobs(columns: int = 2) -> np.ndarray:
     rng = np.random.default_rng(3)
