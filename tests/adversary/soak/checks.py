@@ -26,6 +26,9 @@ from scipy.special import log_ndtr
 from fastlloyd.errors import EXIT_INPUT, EXIT_OK, EXIT_PEER
 from tests.adversary.soak.faults import SIGNALS, Fault
 from tests.adversary.soak.parties import DELTA, Site, Year, processes
+from tests.forks import HERE
+
+_FORKS = bytes(HERE / "server.py")
 
 _STATES = ("done", "failed", "waits for the server", "offered again")
 
@@ -194,9 +197,10 @@ def check_words(year: Year, code: int | None, faults: list[Fault], resume: bool)
 
 
 def check_left(year: Year) -> list[str]:
-    """Nothing runs but the services."""
+    """Nothing runs but the services, and the server from which these tests fork."""
     known = {site.service.pid for site in year.sites if site.service is not None}
-    return [f"left: {pid} {words}" for pid, words in processes().items() if pid not in known]
+    left = {pid: words for pid, words in processes().items() if pid not in known and _FORKS not in words[1:2]}
+    return [f"left: {pid} {words}" for pid, words in left.items()]
 
 
 def measure(pid: int) -> dict[str, int]:
