@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fastlloyd.cli.options import Parser, number
+from fastlloyd.cli.options import Parser, add_options, number
 from fastlloyd.errors import EXIT_OK, ConfigError, printable
 from fastlloyd.gate.held import SHOWN_DIGITS, party_folders
 from fastlloyd.run.config import OPTIONS, RunConfig
@@ -65,7 +65,9 @@ def main(argv: Sequence[str]) -> int:
 
     columns, folder = () if options.columns is None else read_columns(options.columns), Path(options.result)
     quality = QUALITY_SHARE if options.quality == _DEFAULT else options.quality
-    given = {name: getattr(options, name) for name in ("masking", "title", "min_size") if getattr(options, name)}
+    given = {
+        name: getattr(options, name) for name in ("masking", "title", "purpose", "min_size") if getattr(options, name)
+    }
     planned = plan_description(
         folder,
         columns,
@@ -161,7 +163,7 @@ def parser() -> Parser:
     parser.add_argument("--overwrite", action="store_true", help="with -n: replace the files of another run there")
     parser.add_argument("--state-dir", metavar="DIR", help="with -n: ledgers over runs (default: as the finished run)")
     parser.add_argument("--masking", choices=OPTIONS["masking"].choices, help="default: as the finished run")
-    parser.add_argument("--title", metavar="TEXT", help="what the study is called, for people")
+    add_options(parser, "title", "purpose")
     parser.add_argument("--out", default="describe.toml", metavar="FILE", help="the run file (default ./%(default)s)")
     parser.add_argument("--force", action="store_true", help="replace the run file")
     return parser

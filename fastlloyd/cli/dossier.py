@@ -42,6 +42,11 @@ def main(argv: Sequence[str]) -> int:
     folders = [Path(folder) for folder in options.earlier or ()]
     earlier = read_study(folders, None if config.roster is None else Path(config.roster))
     purpose = " ".join((options.purpose or "").split())
+    if purpose and config.purpose not in (None, purpose):
+        raise ConfigError(
+            f"--purpose: {options.config} states another purpose, which all parties agree on ({config.purpose}); leave "
+            "the flag out, or change the file at all parties"
+        )
     run = plan_run(config, clients, roster, d=options.d, purpose=purpose, earlier=earlier)
     document = make_dossier(run)
     formats = options.format or ([*FORMATS] if options.output is not None and available() else ["md"])
@@ -88,7 +93,7 @@ def parser() -> Parser:
         metavar="DIR",
         help="folder of a finished run on the same records, for the sum; once for each run",
     )
-    made.add_argument("--purpose", metavar="TEXT", help="what the run is for (default: a line to fill in)")
+    made.add_argument("--purpose", metavar="TEXT", help="what the run is for, if the run file does not say it")
     made.add_argument("--output", metavar="DIR", help="folder for dossier.md and dossier.html (default: printed)")
     made.add_argument(
         "--format",

@@ -25,7 +25,9 @@ def main(argv: Sequence[str]) -> int:
     from fastlloyd.run.rank import limit_threads
 
     limit_threads()  # what is measured is measured as in a run
+    from fastlloyd.report.citation import study_words
     from fastlloyd.report.outlook import PlanLine
+    from fastlloyd.run.config import study
     from fastlloyd.run.session import find_protocol
 
     clients = _clients(config) if arguments.n is None else arguments.n - 1
@@ -33,12 +35,14 @@ def main(argv: Sequence[str]) -> int:
     if config.bounds_share is not None:
         from fastlloyd.protocols.private_bounds.inputs import split_run
 
-        sys.stdout.write("".join(f"{line}\n" for line in split_run(config, clients, d).plan_lines(clients, d)))
-        return 0
-    lines = find_protocol(config.protocol).plan_lines(config, clients, d)
-    number = config.row.results
-    version = f"version {number} of {config.protocol}; a party with another version is refused"
-    lines.insert(1, PlanLine("results", version))
+        lines = [*split_run(config, clients, d).plan_lines(clients, d)]
+    else:
+        lines = find_protocol(config.protocol).plan_lines(config, clients, d)
+        number = config.row.results
+        version = f"version {number} of {config.protocol}; a party with another version is refused"
+        lines.insert(1, PlanLine("results", version))
+    if about := study_words(study(config)):
+        lines.insert(1, PlanLine("study", about))
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 

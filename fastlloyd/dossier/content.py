@@ -33,8 +33,10 @@ from fastlloyd.dossier.study import spent_together
 from fastlloyd.errors import printable
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
+from fastlloyd.report.citation import study_words
 from fastlloyd.report.claim import Claim
 from fastlloyd.report.unit import format_count, format_epsilon
+from fastlloyd.run.config import study
 from fastlloyd.run.promise import short_unit, unit_sentence
 from fastlloyd.run.vertical import VerticalInputs
 from fastlloyd.version import __version__
@@ -42,7 +44,7 @@ from fastlloyd.wire.header import SERVER
 from fastlloyd.wire.values import digest, show_value
 
 _MOST_COMMENTS, _MOST_COMMENT = 20, 300
-_TO_FILL_IN = "To be filled in. (fastlloyd dossier --purpose TEXT puts it here.)"
+_TO_FILL_IN = "To be filled in: the key purpose of the run file puts it here, or fastlloyd dossier --purpose TEXT."
 
 
 def make_dossier(run: PlannedRun) -> Dossier:
@@ -84,6 +86,8 @@ def make_dossier(run: PlannedRun) -> Dossier:
 
 def summarise(run: PlannedRun) -> Iterator[str]:
     """Yield a summary of the run for a site, in a few lines."""
+    if about := study_words(study(run.config)):
+        yield f"Study: {about}."
     clusters = f"{'at most ' if run.config.choose_k else ''}{format_count(run.inputs.public.k, 'cluster')}"
     if run.config.row.finds_bounds:
         clusters = "bounds of the columns"

@@ -44,7 +44,7 @@ class PlannedRun:
     terms : Claim or None
         Where it is not: the claim of a run of any number, of which epsilon and delta hold for every number.
     purpose : str
-        Purpose of the run; empty: to be filled in.
+        What the run is for; empty: to be filled in.
     limits : tuple of Limit
         Lifetime limits that stand in the state directory, where one is named and there: of each party in it that has
         one.
@@ -180,6 +180,8 @@ def plan_run(
     ----------
     d : int or None
         Number of features; None: as the bounds or columns name them.
+    purpose : str
+        For a dossier of a run whose file states none.
     earlier : tuple of StudyRun
         Finished runs on the same records.
 
@@ -206,7 +208,7 @@ def plan_run(
         expected=plan_words(filled, clients, features).get("expected") if known else None,
         sized=known,
         terms=None if any_d is None else any_d.claim,
-        purpose=purpose,
+        purpose=purpose or filled.purpose or "",
         limits=_kept_limits(config.state_dir),
         earlier=earlier,
     )

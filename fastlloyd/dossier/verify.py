@@ -18,6 +18,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.registry import find
+from fastlloyd.report.citation import STUDY
 from fastlloyd.report.document import load, public_releases
 from fastlloyd.report.signed import verify_signatures
 from fastlloyd.report.unit import format_count
@@ -227,8 +228,8 @@ def _values(
             values.get("results_version"),
             report["results_version"],
         )
-    if "title" in values:  # not of older versions
-        approved["title"], reported["title"] = values["title"], report.get("title")
+    for name in (name for name in STUDY if name in values):  # not of older versions
+        approved[name], reported[name] = values[name] or None, report.get(name)
     if "min_size" in values:
         approved["min_size"], reported["min_size"] = values["min_size"], parameters.get("min_size", 0)
     stated = values.get("bounds")

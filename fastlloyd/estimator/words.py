@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from fastlloyd.errors import BudgetError, ConfigError, DataError, ProcessesError, RangeError
+from fastlloyd.report.citation import STUDY
 
 _FRAME = "a DataFrame of the columns that are meant"
 _READ = "pandas.read_csv and the DataFrame that it gives"
@@ -58,7 +59,7 @@ ELSEWHERE = frozenset(
             "network",
         ),
         *("new-state", "output", "overwrite", "passphrase-file", "per-unit", "print-result", "quiet", "reconnect"),
-        *("resume", "review", "roster", "setup-deadline", "shaping", "split", "state-dir", "threads", "title"),
+        *("resume", "review", "roster", "setup-deadline", "shaping", "split", "state-dir", "threads", *STUDY),
         *("transport", "workers"),
     }
 )

@@ -1,14 +1,37 @@
-"""How to cite a run: the software, and the paper that its protocol comes from, as BibTeX.
+"""What people say of the study behind a run, and how to cite a run: the software, and the paper of its protocol.
 
 Source: `papers.bib`, and CITATION.cff at the top of the repository, which names the same papers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import resources
+from typing import Any
 
 from fastlloyd.protocols.registry import ROWS, Row
 from fastlloyd.version import __version__
+
+STUDY = {"title": 100, "authors": 100, "institution": 200, "purpose": 500}
+"""What the parties may say of their study, all of it public: the most characters of each, of authors of each name."""
+
+
+def study_words(said: Mapping[str, Any]) -> str:
+    """Return what is said of a study in a line; empty if nothing is.
+
+    Parameters
+    ----------
+    said : mapping
+        With some of the names of `STUDY`; others are ignored.
+
+    Examples
+    --------
+    >>> study_words({"title": "Who comes back?", "authors": ["A. Meyer", "B. Roy"], "purpose": "plan beds"})
+    'Who comes back?; by A. Meyer, B. Roy; purpose: plan beds'
+    """
+    parts = {"title": "{}", "authors": "by {}", "institution": "at {}", "purpose": "purpose: {}"}
+    listed = {name: ", ".join(said[name]) if name == "authors" else said[name] for name in STUDY if name in said}
+    return "; ".join(parts[name].format(text) for name, text in listed.items())
 
 
 def papers() -> dict[str, str]:

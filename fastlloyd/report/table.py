@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import printable
 from fastlloyd.protocols.registry import FOLLOWING
+from fastlloyd.report.citation import STUDY
 from fastlloyd.report.names import ClusterNames
 from fastlloyd.report.outlook import planned_words
 from fastlloyd.report.unit import format_bytes, format_count, format_epsilon, format_seconds
@@ -115,8 +116,10 @@ def _wrapped(rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
 
 
 def _named(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the title of the study, if it has one."""
-    return [("title", document["title"])] if "title" in document else []
+    """Return what the parties say of their study."""
+    said = {name: document[name] for name in STUDY if name in document}
+    shown = {name: ", ".join(text) if name == "authors" else text for name, text in said.items()}
+    return [("at" if name == "institution" else name, text) for name, text in shown.items()]
 
 
 def _left_out(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from fastlloyd.data.form import Form, names_file
 from fastlloyd.errors import ConfigError
 from fastlloyd.party.option import option, options_of
 from fastlloyd.protocols.registry import DEFAULT, ROWS, Row, find
+from fastlloyd.report.citation import STUDY
 
 VERTICAL = "vertical"
 """The table of a run file that the vertical protocols have in common; there is one per protocol besides."""
@@ -31,7 +32,7 @@ LEAST_SHARE, MOST_SHARE = 0.001, 0.999
 AUTO_K = "auto:"
 _PAIR = re.compile("[^,/]+,[^,/]+")
 _BYTES = re.compile("([0-9]{1,9}(?:[.][0-9]{1,9})?)([KMGT])i?B?")
-_TITLE_LENGTH = 100
+_MOST_AUTHORS = 100
 # A shorter one is a lost packet, and a longer one helps nobody whose deadline is hours.
 _LEAST_SILENCE_S, _MOST_SILENCE_S = 2.0, 60.0
 FIGURE_FORMS = ("png", "svg", "pdf")
@@ -56,6 +57,9 @@ class RunConfig:
     title: str | None = option(
         None, "what the study is called, for people: on report, page, dossier and approval", "", "TEXT", public=True
     )
+    authors: tuple[str, ...] = option((), "who answers for the study, shown with its title", "", "A,B,..", public=True)
+    institution: str | None = option(None, "where they work, shown with its title", "", "TEXT", public=True)
+    purpose: str | None = option(None, "what the study is for, shown with its title", "", "TEXT", public=True)
     data: str | None = option(
         None,
         "this rank's records: '{client}' becomes 1..M; csv, csv.gz, npy, npz, parquet, arrow, xlsx, a database with "
@@ -336,8 +340,7 @@ class RunConfig:
                 entry.read(value)
                 if isinstance(value, str) and entry.names_path(value):
                     _check_name(entry.flag, value)
-        if self.title is not None:
-            _check_title(self.title)
+        _check_study(self)
         _ = self.form, self.bounds_share  # refuse marks that do not go together, and a share that is none
         if self.choose_k and not chooses:
             able = ", ".join(row.name for row in ROWS if row.chooses_k)
@@ -524,13 +527,29 @@ class RunConfig:
 OPTIONS = options_of(RunConfig)
 
 
-def _check_title(title: str) -> None:
-    """Refuse a title in which people could not see what stands there; as for names."""
+def study(config: RunConfig) -> dict[str, Any]:
+    """Return what people say of the study, by name, as plain values: without what is not said."""
+    said = {name: getattr(config, name) for name in STUDY}
+    return {
+        name: list(value) if name == "authors" else value for name, value in said.items() if value not in (None, ())
+    }
+
+
+def _check_study(config: RunConfig) -> None:
+    """Refuse texts about the study in which people could not see what stands there; as for names."""
+    said = study(config)
+    if not said:
+        return
     from fastlloyd.crypto.link.identity import visible  # takes long to import, and a help needs none of it
 
-    shown = title.isprintable() and title == title.strip() and visible(title)
-    if not (shown and len(title) <= _TITLE_LENGTH):
-        raise OPTIONS["title"].wrong(title, f"1 to {_TITLE_LENGTH} printable characters")
+    if len(said.get("authors", ())) > _MOST_AUTHORS:
+        raise OPTIONS["authors"].wrong(len(said["authors"]), f"at most {_MOST_AUTHORS} names")
+    for name, value in said.items():
+        for text in value if name == "authors" else (value,):
+            shown = text.isprintable() and text == text.strip() and visible(text)
+            if not (shown and len(text) <= STUDY[name]):
+                each = " in each name" if name == "authors" else ""
+                raise OPTIONS[name].wrong(text, f"1 to {STUDY[name]} printable characters{each}")
 
 
 def _check_name(flag: str, path: str) -> None:

@@ -27,7 +27,7 @@ from fastlloyd.protocols.registry import read_protocol
 from fastlloyd.report import document
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.sight import ProtocolWords
-from fastlloyd.run.config import RunConfig
+from fastlloyd.run.config import RunConfig, study
 from fastlloyd.run.inputs import PublicInputs
 from fastlloyd.run.outcome import Claim, Cost, Foreseen, Outcome
 from fastlloyd.wire.decode import plain
@@ -195,7 +195,7 @@ class Session:
         for entry, left, all_noise in zip(rounds, silent, noise, strict=False):
             entry |= {"clients_silent": sorted(party.rank for party in left), "noise": all_noise}
         return {
-            **({} if config.title is None else {"title": config.title}),
+            **study(config),
             "protocol": config.protocol,
             "results_version": config.row.results,
             "run": self.run_id.hex(),

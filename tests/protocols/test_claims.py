@@ -113,6 +113,9 @@ def make_sites(folder: Path, protocol: str) -> Sites:
     (folder / "server.csv").write_text("\n".join(served) + "\n")
     config = RunConfig(
         protocol=protocol,
+        title="Who comes back?",
+        authors=("A. Meyer", "B. Roy"),
+        purpose="plan beds",
         data=str(folder / "own_{client}.csv"),
         bounds=str(folder / ("bounds_{client}.csv" if vertical else "bounds_1.csv")),
         n_total=N,
@@ -188,6 +191,10 @@ def test_what_was_approved_is_what_is_done_and_reported(sites: Sites, capsys: py
             ({"neighbours": "x"}, {}, "neigh"),
             ({}, {"settled": {**settled, "k": 3}}, "k:"),
             ({}, {"results_version": 1000}, "results_version: approved 1000"),
+            ({}, {"title": None}, "title: approved not set"),
+            ({}, {"authors": ["A. Meyer"]}, "authors: approved A. Meyer"),
+            ({}, {"institution": "North clinic"}, "institution: approved North clinic"),
+            ({}, {"purpose": "sell beds"}, "purpose: approved sell beds"),
             ({"expires": "2020-01-31"}, {}, "approval of client 1 had ended, it held until 2020-01-31"),
         ]
         if "min_clients" in settled and "min_clients" in report["parameters"]:

@@ -126,7 +126,7 @@ def agreed(session: Session) -> dict[str, Any]:
     """The values of the links' confirmation, from docs/protocol.md, "Links"."""
     return {
         **{
-            "title": None,
+            **{"title": None, "authors": [], "institution": None, "purpose": None},
             "columns": [],
             "client_caps": [],
             "delta": None,

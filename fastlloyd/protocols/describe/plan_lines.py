@@ -39,6 +39,7 @@ _LEFT = (
     "new_state",
     "overwrite",
     "title",
+    "purpose",
     "output",
     "choose_k",
     "least_k",

@@ -18,7 +18,7 @@ from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.dossier.blocks import escape, to_markdown
 from fastlloyd.dossier.content import make_dossier, summarise
 from fastlloyd.dossier.planned_run import plan_run
-from fastlloyd.dossier.standing import factor_words, files, promise_words
+from fastlloyd.dossier.standing import factor_words, files, open_points, promise_words
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.report.page import render as page
 from fastlloyd.report.page.render import render
@@ -202,6 +202,16 @@ def test_the_command_writes_both_forms_or_prints_one(folder: Path, capsys: pytes
     assert "no roster was given" in capsys.readouterr().out
 
 
+def test_a_dossier_states_no_other_purpose_than_its_run_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "run.toml").write_text(f'purpose = "plan beds"\n{RUN_FILE}')
+    asked = ["dossier", "--config", "run.toml", "--roster", "roster.toml"]
+    assert main([*asked, "--purpose", "study asthma"]) == 2
+    assert (
+        "--purpose: run.toml states another purpose, which all parties agree on (plan beds)" in capsys.readouterr().err
+    )
+    assert main([*asked, "--purpose", "plan  beds"]) == main(asked) == 0
+
+
 @pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])
 @pytest.mark.parametrize("roster", [True, False])
 def test_between_sites_with_common_masks_a_dossier_says_what_the_operator_could_compute(
@@ -321,6 +331,14 @@ def test_the_title_of_the_study_stands_in_the_dossier_s_title_and_among_the_valu
     run = plan_run(config("fastlloyd", {"title": "Who comes back?"}), 2, None, d=2)
     assert make_dossier(run).title.startswith("Data protection dossier: Who comes back?, a run of fastlloyd")
     assert ("title", "Who comes back?") in run.rows
+
+
+def test_who_reads_a_dossier_reads_whose_study_it_is_and_what_for() -> None:
+    said = {"authors": ["A. Meyer", "B. Roy"], "institution": "North clinic", "purpose": "plan beds"}
+    run = plan_run(config("fastlloyd", said), 2, None, d=2)
+    assert next(iter(summarise(run))) == "Study: by A. Meyer, B. Roy; at North clinic; purpose: plan beds."
+    assert make_dossier(run).sections[0].blocks[0].text == "plan beds"
+    assert not any("State the purpose" in point for point in open_points(run))
 
 
 def test_the_dossier_says_what_a_least_size_keeps_back_and_what_it_does_not() -> None:

@@ -92,6 +92,7 @@ def test_what_all_parties_must_have_alike_is_no_path_of_one_of_them() -> None:
     assert {name for name, entry in OPTIONS.items() if entry.public} == {
         *("protocol", "columns", "k", "epsilon", "delta", "rounds", "n_total", "client_caps", "colluding", "seed"),
         *("masking", "known_shares", "ring_bits", "min_clients", "unit", "per_unit", "title", "min_size", "quality"),
+        *("authors", "institution", "purpose"),
     }
 
 

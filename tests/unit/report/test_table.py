@@ -100,6 +100,14 @@ def test_the_title_of_the_study_stands_in_both_tables_and_its_length_is_bounded(
         report(common=common(title="x" * 101))
 
 
+def test_authors_institution_and_purpose_stand_in_both_tables() -> None:
+    said = {"authors": ["A. Meyer", "B. Roy"], "institution": "North clinic", "purpose": "plan beds"}
+    rows = "\nauthors   A. Meyer, B. Roy\nat        North clinic\npurpose   plan beds\n"
+    assert rows in render(report(common=common(**said))) and rows in render_server(server_report(**said))
+    with pytest.raises(ConfigError, match=r"report\.authors: expected"):
+        report(common=common(authors=[]))
+
+
 def test_the_table_says_how_many_clusters_are_too_small():
     shared = common()
     shared["parameters"] = {**shared["parameters"], "min_size": 1000}

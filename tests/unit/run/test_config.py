@@ -258,6 +258,21 @@ def test_a_title_is_text_that_people_can_see(title: str) -> None:
     assert str(caught.value).isprintable()
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"authors": ("A. Meyer", "b\u202ec")}, "--authors: expected 1 to 100 printable characters in each name, got "),
+        ({"authors": ("x",) * 101}, "--authors: expected at most 100 names, got 101"),
+        ({"institution": "x" * 201}, "--institution: expected 1 to 200 printable characters, got "),
+        ({"purpose": "plan\nbeds"}, "--purpose: expected 1 to 500 printable characters, got "),
+    ],
+)
+def test_what_is_said_of_a_study_is_text_that_people_can_see(values: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        RunConfig(**values)
+    assert str(caught.value).startswith(expected) and str(caught.value).isprintable()
+
+
 def test_a_title_is_public_and_may_be_in_any_script() -> None:
     assert public_part(RunConfig(title="\u03b2-HCG: \u7814\u7a76"))["title"] == "\u03b2-HCG: \u7814\u7a76"
     assert public_part(RunConfig())["title"] is None
