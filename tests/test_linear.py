@@ -45,8 +45,8 @@ from fastlloyd.privacy.chain import read_line
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols import registry
 from fastlloyd.protocols.secfc.settings import Settings
-from fastlloyd.report import display, document, earlier, files, names
-from fastlloyd.report.page import cards, chart, render
+from fastlloyd.report import display, document, earlier, files, label, names
+from fastlloyd.report.page import cards, render
 from fastlloyd.report.table import _wrapped
 from fastlloyd.run import config as run_config
 from fastlloyd.run import history, run_file
@@ -284,8 +284,13 @@ MEASURED: dict[str, Measured] = {
     "report.names:ClusterNames.read": _file("names.toml", names.ClusterNames.read, '0 = "'),
     "report.names:ClusterNames.into": _text(lambda text: names.ClusterNames({0: "a"}).into(f"cluster,x\n0,{text}\n")),
     "report.page.cards:_read": _text(lambda text: cards._read(f"cluster,column\n0,{text}\n".encode(), 1)),
-    "report.page.chart:_columns": _text(chart._columns),
+    **dict.fromkeys(
+        (f"report.label:{name}" for name in ("_extends", "_continues", "_units", "_width")),
+        _text(_each(label.width_of, lambda text: label.short_labels([*_names(text), text, f"{text}b"]))),
+    ),
     "report.page.render:keep_flags_whole": _text(render.keep_flags_whole),
+    "report.page.render:wrap_name": _text(render.wrap_name),
+    "report.page.render:keep_units": _text(render.keep_units),
     "report.table:_wrapped": _text(lambda text: list(_wrapped([("a", text)], 80))),
     "supervise.output:BannerFilter._sort": _text(_banner),
     "supervise.output:BannerFilter._feed_block": _text(_banner),

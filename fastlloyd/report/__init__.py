@@ -9,7 +9,7 @@
 `sight.py`      who sees what in a run, in words, and what leaves a site in which message
 `table.py`      the result as text for a terminal
 `labelling.py`  labels for new records by the released centroids
-`names.py`      names that people chose for clusters
+`names.py`      names that people chose for clusters; `label.py`, short labels for names of columns
 `plot.py`       pictures of centroids; a photograph in the colours of its clusters
 `page/*.py`     pages as single HTML files
 `announcer.py`  what a rank reports to people and the supervisor; `view.py`, what monitoring may see

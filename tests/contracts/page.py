@@ -27,9 +27,10 @@ _UNITS = (1.0, 1e-3, 1e-6, 1e-9, 1e3, 1e6, 100.0)
 
 
 def parse(text: str) -> Element:
-    """Read a page; whatever the standard calls a parse error fails."""
+    """Read a page; whatever the standard calls a parse error fails. Spaces that keep units at numbers become plain."""
     assert text.startswith("<!DOCTYPE html>")
-    root: Element = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(text)
+    parser = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False)
+    root: Element = parser.parse(text.replace("\u00a0", " "))
     return root
 
 

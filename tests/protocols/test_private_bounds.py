@@ -267,7 +267,7 @@ def test_the_command_runs_all_parties_and_the_next_run_reads_its_file(
     rows = [line.split(",") for line in (tmp_path / "bounds.csv").read_text().splitlines() if line[0] != "#"][1:]
     assert [name for name, _, _ in rows] == ["age", "gain", "sex"]  # the noise is drawn anew: bounds may be wider
     for name, lo, hi in rows:
-        assert f'<th scope="row">{name}</th><td class="number">{lo}</td><td class="number">{hi}</td>' in page
+        assert f'<th scope="row"><bdi>{name}</bdi></th><td class="number">{lo}</td><td class="number">{hi}</td>' in page
     assert (tmp_path / "bounds.csv").read_text() == (tmp_path / "private-bounds" / "bounds.csv").read_text()
     config = RunConfig(data=str(sites / "own_{client}.csv"), bounds=str(tmp_path / "bounds.csv"), n_total=2100, k=2)
     result = run_together(replace(config, epsilon=5.0), 3).outcomes[PartyId(1)].result

@@ -20,7 +20,7 @@ def told(folder: Path, parties: int, capsys: pytest.CaptureFixture[str], **confi
     assert set(run_whole(folder, parties, quiet=False, k=K, **config)) == {0}
     written = next(path.parent for path in sorted(folder.glob("*/report.json")))
     quality = json.loads((written / "report.json").read_text())["quality"]
-    page = html.unescape((written / "report.html").read_text())
+    page = html.unescape((written / "report.html").read_text()).replace("\u00a0", " ")
     screen = " ".join(capsys.readouterr().out.split())  # where it breaks lines
     assert quality["sentence"] in screen and quality["sentence"].partition(": ")[2][1:] in page
     for warning in quality["warnings"]:

@@ -6,14 +6,14 @@ their ranges enter.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-NAME_WIDTH = 17
+from fastlloyd.report.label import width_of
+
 MOST_ROWS = 24
 _MIDDLE = 0.5
 
@@ -103,8 +103,8 @@ def share_bar(share: float) -> Bar:
 
 
 def label_width(names: Sequence[str]) -> int:
-    """Return the width of the longest shortened name, in the units of a profile."""
-    return 18 + 7 * max((_columns(short_name(name)) for name in names), default=0)
+    """Return the width of the longest label, in the units of a profile."""
+    return 18 + 7 * max(map(width_of, names), default=0)
 
 
 def profiles(
@@ -197,26 +197,3 @@ def discs(
         for row in np.argsort(-radii, kind="stable").tolist()
     ]
     return made, ends
-
-
-def short_name(name: str, width: int = NAME_WIDTH) -> str:
-    """Cut a name to a width in columns, two for a wide character; keep the end, where names differ.
-
-    Examples
-    --------
-    >>> short_name("a very long name of a feature 12")
-    'a very long …e 12'
-    """
-    if _columns(name) <= width:
-        return name
-    tail = name[-4:]
-    head = ""
-    for each in name:
-        if _columns(head + each) > width - 1 - _columns(tail):
-            break
-        head += each
-    return f"{head}…{tail}"
-
-
-def _columns(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)

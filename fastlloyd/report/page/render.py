@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fastlloyd.errors import ConfigError, printable
-from fastlloyd.report.page.chart import short_name
 from fastlloyd.report.unit import format_bytes, format_count, format_epsilon, format_seconds
 
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _FLAG = re.compile(r"(?<![\w-])(--[a-z]+(?:-[a-z]+)*)")
+_BREAKS = re.compile(r"(?<=[_./:;,-])")
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[kMGT]?B|us|ms|s|min)(?![\w-]))")
 HOW_TO_INSTALL = "pages need jinja2: install it with `pip install 'fastlloyd[report]'`"
 
 
@@ -39,8 +40,8 @@ def render(template: str, **values: Any) -> str:
         Name of a file in `templates/`; pages extend `base.html`.
     **values
         The variables of the template. The filters `bytes`, `count` (with a noun), `epsilon`, `number`, `seconds` and
-        `whole` format numbers; `short` cuts a name, `sentence` adds capital letter and full stop, `flags` keeps flags
-        on one line.
+        `whole` format numbers; `wrap` lets a name break at its signs, `sentence` adds capital letter and full stop,
+        `flags` keeps flags on one line.
 
     Raises
     ------
@@ -94,6 +95,11 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
+def keep_units(page: str) -> str:
+    """Keep a browser from breaking a line between a number and its unit."""
+    return _BEFORE_UNIT.sub("\u00a0", page)
+
+
 def keep_flags_whole(text: str) -> Markup:
     """Keep a browser from breaking a line inside a flag; escape the rest of the text.
 
@@ -107,6 +113,19 @@ def keep_flags_whole(text: str) -> Markup:
     span = Markup('<span class="flag">{}</span>')
     parts = _FLAG.split(printable(text, lines=True))  # every second one is a flag; `join` escapes the others
     return Markup("").join(span.format(part) if at % 2 else part for at, part in enumerate(parts))
+
+
+def wrap_name(text: str) -> Markup:
+    """Let a browser break a name after its signs; escape the rest of the text.
+
+    Examples
+    --------
+    >>> str(wrap_name("blood_pressure <mmHg>"))
+    'blood_<wbr>pressure &lt;mmHg&gt;'
+    """
+    from markupsafe import Markup
+
+    return Markup("<wbr>").join(filter(None, _BREAKS.split(printable(text))))
 
 
 @cache
@@ -133,7 +152,7 @@ def _environment() -> Environment:
         number=format_number,
         seconds=format_seconds,
         sentence=sentence,
-        short=short_name,
+        wrap=wrap_name,
         whole=format_whole,
     )
     return environment

@@ -24,12 +24,13 @@ from fastlloyd.errors import ConfigError, format_count, printable
 from fastlloyd.protocols.registry import Row, find
 from fastlloyd.report.citation import bibtex
 from fastlloyd.report.display import csv_text
+from fastlloyd.report.label import TABLE_WIDTH, in_full, short_labels
 from fastlloyd.report.names import DESCRIBED_NAMES, ClusterNames
 from fastlloyd.report.outlook import planned_words
 from fastlloyd.report.page import chart
 from fastlloyd.report.page.cards import PROFILE, show_cards
 from fastlloyd.report.page.judged import CURVE, FIGURES, show_quality
-from fastlloyd.report.page.render import format_number, format_rounded, render
+from fastlloyd.report.page.render import format_number, format_rounded, keep_units, render
 from fastlloyd.report.sight import about_ranges, operator_words, who_sees
 
 FILES = ("bounds.csv", "elbow.csv", "palette.png", PROFILE, FIGURES, CURVE)
@@ -39,6 +40,7 @@ _MOST_ROUNDS = 100
 # A table of more rounds is folded away.
 _FEW_ROUNDS = 12
 _MOST_CLIENTS = 1_000
+_MOST_NAMES = 200
 _VERDICTS = {
     "good": ("Good", "good"),
     "fair": ("Fair", "fair"),
@@ -128,11 +130,13 @@ def show_clusters(
     k, d = centroids.shape
     finite = bool(np.isfinite(centroids).all() and (margins is None or np.isfinite(margins).all()))
     bounds = _bounds(files.get("bounds.csv"), d)
-    panels, columns = chart.profiles(names, centroids[:MOST], None if margins is None else margins[:MOST], bounds)
+    labels, wide = short_labels(names), short_labels(names[:MOST], TABLE_WIDTH)
+    panels, columns = chart.profiles(labels, centroids[:MOST], None if margins is None else margins[:MOST], bounds)
     picture = files.get("palette.png", b"")
     shown = picture.startswith(_PNG) and len(picture) <= _MOST_PICTURE_BYTES
     return {
-        "tables": list(_tables(names[:MOST], centroids[:MOST, :MOST], margins, bounds, called)),
+        "tables": list(_tables(list(zip(wide, names, strict=False)), centroids[:MOST, :MOST], margins, bounds, called)),
+        "in_full": in_full(names, labels)[:_MOST_NAMES],
         "left_out": (max(0, k - MOST), max(0, d - MOST)),
         "ranges": margins is not None,
         "about_ranges": about_ranges(document["protocol"]) or _LAST_STEP,
@@ -140,8 +144,8 @@ def show_clusters(
         "beyond": bounds is not None and _beyond(centroids, bounds),
         "panels": panels if finite and d > 1 else [],
         "features_drawn": len(columns),
-        "label_width": chart.label_width([names[column] for column in columns]),
-        "plane": _plane(names, centroids, margins, sizes, bounds) if finite and d == 2 and k <= MOST else None,
+        "label_width": chart.label_width([labels[column] for column in columns]),
+        "plane": _plane(labels, centroids, margins, sizes, bounds) if finite and d == 2 and k <= MOST else None,
         "palette": _palette(centroids) if picture and finite and d in (1, 3) else [],
         "picture": base64.b64encode(picture).decode() if shown else None,
     }
@@ -182,16 +186,19 @@ def _beyond(centroids: NDArray[np.float64], bounds: NDArray[np.float64]) -> bool
 
 
 def _tables(
-    names: Sequence[str],
+    names: Sequence[tuple[str, str]],
     centroids: NDArray[np.float64],
     margins: NDArray[np.float64] | None,
     bounds: NDArray[np.float64] | None,
     called: ClusterNames,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the centres as tables of few columns; many features, if more than clusters, are rows."""
+    """Yield the centres as tables of few columns, all about as wide; many features, if more than clusters, are rows.
+
+    Heads are pairs of what is shown and the name in full.
+    """
     turned = len(names) > _COLUMNS and len(names) > len(centroids)
     call = called.mention if turned else called.short
-    clusters = [call(row) for row in range(len(centroids))]
+    clusters = [(call(row), call(row)) for row in range(len(centroids))]
     rows, columns = (names, clusters) if turned else (clusters, names)
     ends = np.tile([[-math.inf], [math.inf]], len(names)) if bounds is None else bounds
     known = np.full(centroids.shape, math.inf) if margins is None else margins
@@ -199,12 +206,11 @@ def _tables(
     def cell(row: int, column: int) -> tuple[str, str | None]:
         return _cell(float(centroids[row, column]), float(known[row, column]), *ends[:, column].tolist())
 
-    for start in range(0, len(columns), _COLUMNS):
-        part = range(start, min(start + _COLUMNS, len(columns)))
+    for part in np.array_split(range(len(columns)), -(-len(columns) // _COLUMNS)):
         yield {
             "corner": "feature" if turned else "cluster",
             "columns": [columns[j] for j in part],
-            "rows": [(name, [cell(j, i) if turned else cell(i, j) for j in part]) for i, name in enumerate(rows)],
+            "rows": [(head, [cell(j, i) if turned else cell(i, j) for j in part]) for i, head in enumerate(rows)],
         }
 
 
@@ -287,7 +293,7 @@ def result_page(
     word, tone = _VERDICTS[quality["verdict"]]
     given, k = list(_given(document["parameters"])), count_clusters(document, centroids)
     found = _found_bounds(files.get("bounds.csv", b"")) if row is not None and row.finds_bounds else None
-    return render(
+    text = render(
         "report.html",
         document=document,
         k=k,
@@ -338,6 +344,7 @@ def result_page(
         citation=bibtex(Row("", "", "horizontal", "") if row is None else row, document["version"]),
         planned=[(name, _value(value)) for name, value in given if name not in _PARAMETERS],
     )
+    return keep_units(text)
 
 
 def count_clusters(document: Mapping[str, Any], centroids: NDArray[np.float64] | None) -> int:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastlloyd.report.page.chart import discs, label_width, profiles, share_bar, short_name, size_bars
+from fastlloyd.report.page.chart import discs, label_width, profiles, share_bar, size_bars
 
 
 def test_bars_share_one_scale_with_zero_on_it():
@@ -54,8 +54,5 @@ def test_discs_lie_in_the_plane_the_large_ones_below():
     assert (drawn[0].x, drawn[0].y) == (0.0, 0.0)
 
 
-def test_names_are_cut_to_what_they_take():
-    assert short_name("age") == "age"
-    assert short_name("mean concavity of the nucleus 7") == "mean concavi…us 7"
-    assert short_name("患者の年齢と血圧の平均値") == "患者の年…の平均値"
+def test_labels_take_their_width():
     assert label_width(["a", "abc"]) < label_width(["abcdefghij"])

@@ -78,6 +78,31 @@ def test_ranges_stand_beside_values_with_digits_that_mean_something():
     assert format_rounded(-0.0001, 0.5) == "0.00"
 
 
+@pytest.mark.parametrize(("d", "widths"), [(6, [6]), (7, [4, 3]), (8, [4, 4]), (13, [5, 4, 4])])
+def test_tables_of_many_columns_are_cut_into_parts_about_as_wide(d, widths):
+    made = document(
+        {"centre_margins": None, "size_ranges": None}, features=[f"f{i}" for i in range(d)], noisy_sizes=None
+    )
+    root, _ = shown(made, np.zeros((20, d)))
+    heads = [len(list(each.iter("th"))) - 1 for each in section(root, "clusters").iter("thead")]
+    assert heads == widths
+
+
+def test_a_long_name_may_break_and_stands_in_full_below_what_is_shortened():
+    names = ["systolic_blood_pressure_first_visit_mmHg", "x" * 60]
+    root, words = shown(document({"centre_margins": None}, features=names))
+    first, second = list(next(section(root, "clusters").iter("thead")).iter("bdi"))
+    assert "".join(first.itertext()) == names[0] and len(list(first.iter("wbr"))) == 5
+    assert second.attrib["title"] == names[1] and len("".join(second.itertext())) == 48
+    assert "2 names in full" in words and names[1] in words
+    assert "in full" not in shown(document())[1]
+
+
+def test_a_number_and_its_unit_stay_on_one_line():
+    text = result_page(document(), CENTRES)
+    assert "25\u00a0%" in text and "250\u00a0ms" in text and not re.search(r"\d (%|ms|s|B|kB)[^\w-]", text)
+
+
 @pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])
 @pytest.mark.parametrize("roster", [True, False])
 def test_between_sites_with_common_masks_the_page_says_what_the_operator_could_compute(masking, roster):
