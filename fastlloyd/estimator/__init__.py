@@ -8,5 +8,6 @@
 `account.py`    what fits spend, and budgets that copies share
 `caution.py`    the warnings of a fit
 `finding.py`    bounds that nobody knows, found with noise before a fit
+`showing.py`    the page, the figures and the notebook's display
 `description.py`  a description of the clusters, counted with the fits
 """

@@ -29,6 +29,7 @@ from fastlloyd.estimator.description import Description, describe_clusters, read
 from fastlloyd.estimator.finding import find_bounds, wants_bounds
 from fastlloyd.estimator.inputs import is_vertical, prepare, validate_parts
 from fastlloyd.estimator.parameter import check_parameters, feature_names, match_bounds, refuse_weights
+from fastlloyd.estimator.showing import Shown, as_html, draw, write_page
 from fastlloyd.estimator.words import ParameterError, in_own_words, in_own_words_of
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.registry import DEFAULT
@@ -36,7 +37,9 @@ from fastlloyd.run.simulation import run_together
 from fastlloyd.wire.header import SERVER, clients
 
 try:
+    from sklearn import get_config
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+    from sklearn.utils import estimator_html_repr
     from sklearn.utils.validation import check_is_fitted
 
     from fastlloyd.estimator.records import read_records
@@ -50,7 +53,7 @@ __all__ = ["Description", "FastLloyd", "ParameterError"]
 Model = TypeVar("Model")
 Records = ArrayLike | Mapping[str, ArrayLike] | str | Path
 
-_OF_A_FIT = ("_labels", "_n_features_out", "_run")
+_OF_A_FIT = ("_labels", "_n_features_out", "_run", "_shown")
 _OF_THE_OWNER = ("_labels", "ledger_", "epsilon_spent_", "budget_")
 _TRAFFIC = ("payload_bytes", "link_bytes", "messages", "setup_bytes")
 
@@ -126,6 +129,7 @@ def fit_together(
     model.noisy_counts_ = None if result.noisy_sizes is None else np.array(result.noisy_sizes)
     model.plan_, model.ledger_ = spending.plan, spending.ledger
     model._run = spending.releases[-1].run
+    model._shown = Shown.of(result, traffic, spending, float(model.epsilon))
     model.epsilon_, model.delta_ = spending.epsilon, spending.delta
     model.neighbours_, model.budget_ = spending.neighbours, spending.limit
     model.epsilon_for_a_change_ = spending.epsilon_for_a_change
@@ -514,6 +518,69 @@ class FastLloyd(  # scikit-learn has no types
         kept = {name: value for name, value in vars(self).items() if name not in _OF_THE_OWNER}
         copied.__dict__ = {**kept, "ledger": None, "budget": None, "server_data": None, "_account": SharedAccount()}
         return copied
+
+    def report(self, path: str | Path, *, title: str | None = None, names: Mapping[int, str] | None = None) -> Path:
+        """Write the page of the last fit: the `report.html` of a run, with what it promises, for people.
+
+        Parameters
+        ----------
+        path : path
+            A file there is replaced. Mode 0600.
+        title : str, optional
+        names : mapping from cluster to name, optional
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        NotFittedError, ConfigError
+            There is nothing to show, jinja2 is not installed, or the file cannot be written.
+
+        Notes
+        -----
+        Privacy: released values and public facts; no label, and with `n_total` no number of records.
+        """
+        check_is_fitted(self, "cluster_centers_")
+        with in_own_words():
+            return write_page(self, path, title, names)
+
+    def plot(self, kind: str | None = None) -> Any:
+        """Draw the centres, as in the figures that a run writes.
+
+        Parameters
+        ----------
+        kind : {'centroids', 'plane', 'elbow'}, optional
+            By default the plane where there are two features, else all centroids as one table of colours. 'elbow':
+            the costs by which the number of clusters was chosen.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            `savefig` writes it. Released values and public facts only.
+
+        Raises
+        ------
+        NotFittedError, ParameterError, ConfigError
+            There is nothing to draw, or matplotlib is not installed.
+        """
+        check_is_fitted(self, "cluster_centers_")
+        with in_own_words():
+            return draw(self, kind)
+
+    def _html_repr(self) -> str:
+        """Return a notebook's display: of a fitted model what was released, without what is private."""
+        shown = as_html(self) if hasattr(self, "cluster_centers_") else None
+        return str(estimator_html_repr(self)) if shown is None else shown
+
+    _repr_html_inner = _html_repr
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """Return the displays of a notebook, as scikit-learn's setting `display` asks."""
+        shown = {"text/html": self._html_repr()} if get_config()["display"] == "diagram" else {}
+        return {"text/plain": repr(self), **shown}
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy, which shares the account: its fits count against the same budget."""

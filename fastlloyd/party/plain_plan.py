@@ -21,6 +21,7 @@ from fastlloyd.wire.decode import decode, plain, show
 ACCOUNTING_SLACK = 1e-9
 """Relative difference of a recomputed epsilon that two versions of the accounting library may have."""
 _AUTOMATIC = ("delta", "rounds")
+_SHOWN = ("protocol", "clients", "k", "d", "n_total", "epsilon", "delta")
 # Ring elements that a party prepares for later rounds (8 MiB at most).
 _READY_ELEMENTS = 1 << 20
 
@@ -28,6 +29,17 @@ _READY_ELEMENTS = 1 << 20
 @dataclass(frozen=True, slots=True)
 class PlainPlan:
     """A plan that the server sends as a JSON object of its fields."""
+
+    def __init_subclass__(cls) -> None:
+        # A dataclass writes all fields, which are many, unless the class has a text already.
+        cls.__repr__ = PlainPlan.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        values = {name: value for name, value in self.values().items() if name in _SHOWN}
+        rounds = getattr(self, "rounds", None)
+        values |= {} if rounds is None else {"rounds": len(rounds) if isinstance(rounds, Sized) else rounds}
+        numbers = ", ".join(f"{name}={show(value)}" for name, value in values.items())
+        return f"<{type(self).__name__}: {numbers}; to_json() has all>"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; `from_json` is the inverse."""

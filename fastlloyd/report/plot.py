@@ -144,8 +144,8 @@ def heat_map(
     *,
     noisy_sizes: Sequence[float] | None = None,
     warning: str = "",
-    form: str = "png",
-) -> bytes:
+    form: str | None = "png",
+) -> Any:
     """Draw all centroids as one table of colours: rows clusters, columns features.
 
     Parameters
@@ -159,13 +159,13 @@ def heat_map(
         Released sizes, written beside the rows.
     warning : str
         Written above the plot; empty for none.
-    form : str
+    form : str or None
         Of `FORMS`.
 
     Returns
     -------
     bytes
-        A file of that form.
+        A file of that form; the figure itself where `form` is None.
 
     Raises
     ------
@@ -203,8 +203,8 @@ def plane(
     noisy_sizes: Sequence[float] | None = None,
     public_points: NDArray[np.float64] | None = None,
     warning: str = "",
-    form: str = "png",
-) -> bytes:
+    form: str | None = "png",
+) -> Any:
     """Draw centroids of two features in their plane, with areas that grow with the noisy sizes.
 
     Parameters
@@ -217,7 +217,7 @@ def plane(
     Returns
     -------
     bytes
-        A file of that form.
+        A file of that form, or the figure.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def plane(
     return render_figure(figure, form)
 
 
-def elbow_plot(costs: NDArray[np.float64], chosen: int, form: str = "png") -> bytes:
+def elbow_plot(costs: NDArray[np.float64], chosen: int, form: str | None = "png") -> Any:
     """Draw the curve of costs by which k was chosen (FedDP-KMeans, App. H.3); `form` as for `heat_map`."""
     figure, axes = make_figure((6.4, 4.0))
     numbers = np.arange(1, len(costs) + 1)
@@ -308,12 +308,16 @@ def make_figure(size: tuple[float, float], rows: int = 1, columns: int = 1) -> t
 
 def render_png(figure: Any) -> bytes:
     """Render a figure as a PNG."""
-    return render_figure(figure, "png")
+    content: bytes = render_figure(figure, "png")
+    return content
 
 
-def render_figure(figure: Any, form: str) -> bytes:
+def render_figure(figure: Any, form: str | None) -> Any:
     """Render a figure in one of `FORMS`; letters of SVG and PDF stay letters, which a journal can set anew."""
     import matplotlib
+
+    if form is None:
+        return figure
 
     content = io.BytesIO()
     letters: Any = {"svg.fonttype": "none", "svg.hashsalt": "fastlloyd", "pdf.fonttype": 42}

@@ -142,6 +142,10 @@ class Quality:
     at_bounds: tuple[int, ...] = ()
     overlapping: tuple[tuple[int, int], ...] = ()
 
+    def __repr__(self) -> str:
+        more = f"; {format_count(len(self.warnings), 'warning')}" if self.warnings else ""
+        return f"<Quality: {self.sentence}{more}>"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of the report."""
         return {

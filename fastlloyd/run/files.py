@@ -31,6 +31,7 @@ from fastlloyd.report.earlier import Earlier, find_earlier
 from fastlloyd.report.files import PRIVATE_MODE, RunFolder, clusters_csv, labels_csv, output_folder
 from fastlloyd.report.page import result as page
 from fastlloyd.report.page.render import HOW_TO_INSTALL, available
+from fastlloyd.report.quality import Quality
 from fastlloyd.report.signed import sign_report
 from fastlloyd.run.budget_terms import Limit, Terms
 from fastlloyd.run.config import RunConfig
@@ -407,34 +408,64 @@ def draw_result(
     forms : sequence of str
         Of the plots; a picture is a PNG.
     """
-    names, centroids, bounds = result.features, result.centroids, result.bounds
+    centroids = result.centroids
     if centroids is None or not np.isfinite(centroids).all():
         return {}
     from fastlloyd.report import plot
 
     draw: dict[str, Callable[[], bytes]] = {}
     quality = result.quality
-    warning = f"Doubtful result. {quality.sentence}" if quality.warnings else ""
     if dataset is not None and dataset.image_shape is not None:
         draw["palette.png"] = partial(
-            plot.palette_picture, dataset.image_shape, dataset.values, centroids, doubtful=bool(warning)
+            plot.palette_picture, dataset.image_shape, dataset.values, centroids, doubtful=bool(quality.warnings)
         )
     if plot.available():
-        sizes = None if result.noisy_sizes is None else list(result.noisy_sizes)
-        place = names, centroids, bounds.lo, bounds.hi
         points = None if dataset is None else dataset.values
         for form in forms:
-            known: dict[str, Any] = {"noisy_sizes": sizes, "warning": warning, "form": form}
-            draw[f"centroids.{form}"] = partial(plot.heat_map, *place, **known)
-            if len(names) == 2:
-                draw[f"plane.{form}"] = partial(plot.plane, *place, public_points=points, **known)
-            if result.costs is not None:
-                draw[f"elbow.{form}"] = partial(plot.elbow_plot, result.costs, result.chosen, form)
+            for kind in figure_kinds(result):
+                draw[f"{kind}.{form}"] = partial(draw_figure, kind, result, quality, points, form)
     drawn = {}
     for name, make in draw.items():
         with _noting(left_out, name):
             drawn[name] = make()
     return drawn
+
+
+def figure_kinds(result: Result) -> list[str]:
+    """Return which figures a result with centres has, by the names of their files."""
+    plane = ["plane"] if len(result.features) == 2 else []
+    return ["centroids", *plane, *([] if result.costs is None else ["elbow"])]
+
+
+def draw_figure(
+    kind: str,
+    result: Result,
+    quality: Quality,
+    public_points: NDArray[np.float64] | None = None,
+    form: str | None = None,
+) -> Any:
+    """Draw one of `figure_kinds`: bytes of a file of this form, without one matplotlib's figure.
+
+    Raises
+    ------
+    ConfigError
+        matplotlib is not installed.
+    """
+    from fastlloyd.report import plot
+
+    if kind == "elbow":
+        assert result.costs is not None
+        return plot.elbow_plot(result.costs, result.chosen, form)
+    assert result.centroids is not None
+    known: dict[str, Any] = {
+        "noisy_sizes": None if result.noisy_sizes is None else list(result.noisy_sizes),
+        "warning": f"Doubtful result. {quality.sentence}" if quality.warnings else "",
+        "form": form,
+    }
+    place = result.features, result.centroids, result.bounds.lo, result.bounds.hi
+    return (
+        plot.plane(*place, public_points=public_points, **known) if kind == "plane" else plot.heat_map(*place, **known)
+    )
 
 
 def evaluate_result(session: Session, result: Result) -> dict[str, float | None] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from fastlloyd.run import simulation as in_memory
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.run.vertical import VerticalInputs
 from fastlloyd.wire.header import PartyId
+from tests.contracts import page
 
 PROTOCOLS = names()
 VERTICAL = tuple(name for name in PROTOCOLS if find(name).partition == "vertical")
@@ -60,7 +62,7 @@ def parts(protocol: str, X: NDArray[np.float64]) -> list[NDArray[np.float64]]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_finds_two_blobs_and_accounts_for_it(protocol: str) -> None:
+def test_finds_two_blobs_accounts_for_it_and_shows_it(protocol: str, tmp_path: Path) -> None:
     X = blobs()
     fitted = model(protocol).fit_federated(parts(protocol, X))
     order = np.argsort(fitted.cluster_centers_[:, 0])
@@ -78,6 +80,14 @@ def test_finds_two_blobs_and_accounts_for_it(protocol: str) -> None:
     assert fitted.n_iter_ >= 1
     assert fitted.traffic_["link_bytes"] > fitted.traffic_["payload_bytes"] > 0
     assert fitted.transform(X).shape == (300, 2)
+    for text in (repr(fitted.plan_), repr(fitted.quality_), repr(fitted.ledger_)):
+        assert len(text) < 400 and "\n" not in text
+    fitted.public().report(tmp_path / "page.html")
+    words = " ".join(page.check((tmp_path / "page.html").read_text("utf-8")).find("body").itertext())
+    assert "Not private" in words if protocol in NO_CLAIM else "for neighbours that differ in" in words
+    # The parties of secfc see the sizes; of people whose columns lie in several places the number is public.
+    if protocol not in ("secfc", *VERTICAL):
+        assert not re.search(r"(?<![\d.])(?:300|150)(?![\d.])", words)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

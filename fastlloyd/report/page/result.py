@@ -36,6 +36,8 @@ from fastlloyd.report.sight import about_ranges, operator_words, who_sees
 FILES = ("bounds.csv", "elbow.csv", "palette.png", PROFILE, FIGURES, CURVE)
 """Released files other than centroids.csv whose content may appear on the page."""
 NAME = "report.html"
+IN_MEMORY = "memory"
+"""The transport of a report whose parties were all in one process, which Python's `FastLloyd` runs."""
 _MOST_ROUNDS = 100
 # A table of more rounds is folded away.
 _FEW_ROUNDS = 12
@@ -306,6 +308,7 @@ def result_page(
         expected=planned_words(quality),
         word=word,
         tone=tone,
+        in_memory=document["network"]["transport"] == IN_MEMORY,
         summary=None if row is None else row.summary,
         vertical=row is not None and row.partition == "vertical",
         holders=_holders(document),
