@@ -32,6 +32,7 @@ from fastlloyd.supervise.runs import (
     read_cause,
     read_ending,
     size_of,
+    why_silent,
 )
 from fastlloyd.supervise.status import (
     BEAT_S,
@@ -337,7 +338,7 @@ class JoinedRuns:
             waits = False
             if code is None or code < 0:
                 said = said or "its process was killed"
-            said = said or f"it ended with code {code}; its log says no more"
+            said = said or f"it ended with code {code}; {why_silent(self._settings.place('logs', begun.name, '.log'))}"
             cause = begun.result if code == EXIT_OK else said + self._where(begun)
             self._store(begun, EXIT_PEER if code is None or code < 0 else code, cause)
         keep(self._last, dataclasses.replace(begun, over=True, waits=waits))

@@ -12,8 +12,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,8 @@ from fastlloyd.wire.decode import decode, load_json
 from fastlloyd.wire.regular import open_regular, read_regular, replace_file
 
 _TAIL_BYTES = 1 << 14
+_ROOM_BYTES = 1 << 16
+"""With less room than this on its disk, a log may lack a run's last lines."""
 _PREFIX = "fastlloyd: "
 _WAITS = "set-up: "
 _MOST_CAUSES = 2
@@ -225,6 +228,14 @@ def read_cause(log: Path, start: int, own: Path) -> str:
         if sentence != resume_words(own):
             causes.insert(0, sentence)
     return "; ".join(causes)
+
+
+def why_silent(log: Path) -> str:
+    """Return why a run's log does not say why the run failed, as far as that is seen afterwards."""
+    with suppress(OSError):
+        if shutil.disk_usage(log.parent).free < _ROOM_BYTES:
+            return f"its log could not say why: no space is left in {log.parent}"
+    return "its log says no more"
 
 
 def _complaint(line: str) -> str | None:

@@ -10,6 +10,7 @@ import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -511,6 +512,18 @@ def test_an_outcome_says_the_cause_and_not_the_advice(tmp_path: Path, structured
     assert read_cause(log, 4, own) == "client 3 (west) was interrupted"
     log.write_text("fastlloyd: old\nround 4 of 10\n")
     assert read_cause(log, 0, own) == read_cause(tmp_path / "none", 0, own) == ""
+
+
+@pytest.mark.parametrize("free", [20480, 1 << 30])
+def test_a_log_that_a_full_disk_cut_is_not_called_silent(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, free: int
+) -> None:
+    monkeypatch.setattr(runs.shutil, "disk_usage", lambda place: SimpleNamespace(free=free))
+    monkeypatch.setattr(JoinedRuns, "_run", lambda self, *words: (2, ""))
+    approve(folder)
+    look(folder)
+    said = states(folder)["march"]["more"]
+    assert ("no space is left in" in said) == (free < 1 << 16) != ("its log says no more" in said), said
 
 
 def test_a_full_disk_ends_no_service_and_pays_nothing_twice(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
