@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 from fastlloyd.version import __version__
 
 if TYPE_CHECKING:
-    from fastlloyd.estimator.estimator import FastLloyd
+    from fastlloyd.estimator.estimator import Budget, FastLloyd
 
-__all__ = ["FastLloyd", "__version__"]
+__all__ = ["Budget", "FastLloyd", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     """Import the estimator only when it is asked for: parties never need scikit-learn."""
-    if name == "FastLloyd":
-        from fastlloyd.estimator.estimator import FastLloyd
+    if name in ("Budget", "FastLloyd"):
+        from fastlloyd.estimator import estimator
 
-        return FastLloyd
+        return getattr(estimator, name)
     raise AttributeError(f"module 'fastlloyd' has no attribute {name!r}")

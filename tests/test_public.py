@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_public_names() -> None:
-    assert sorted(fastlloyd.__all__) == ["FastLloyd", "__version__"]
+    assert sorted(fastlloyd.__all__) == ["Budget", "FastLloyd", "__version__"]
     assert fastlloyd.FastLloyd.__name__ == "FastLloyd"
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.findings import find
+from fastlloyd.estimator.account import budget_of
 from fastlloyd.estimator.inputs import is_vertical
 from fastlloyd.estimator.words import in_python
 from fastlloyd.privacy.calibration import large_delta
@@ -34,7 +35,7 @@ def warn_beforehand(model: Any, raw_parts: Sequence[NDArray[np.float64]]) -> Non
     for sentence in find(raw_parts, model.bounds_, names, python=True).warnings:
         warnings.warn(sentence, UserWarning, stacklevel=4)
     stated = None if is_vertical(model) or model.n_total is None else int(model.n_total)
-    for caution in cautions(raw_parts, model.bounds_, ledger=model.ledger is not None, stated=stated):
+    for caution in cautions(raw_parts, model.bounds_, ledger=budget_of(model).ledger is not None, stated=stated):
         warnings.warn(caution, PrivacyWarning, stacklevel=4)
 
 

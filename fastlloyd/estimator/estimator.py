@@ -11,7 +11,6 @@ Source: docs/estimator.md.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.errors import ConfigError
-from fastlloyd.estimator.account import SharedAccount, Spending
+from fastlloyd.estimator.account import Budget, SharedAccount, Spending, block_of
 from fastlloyd.estimator.caution import warn_beforehand, warn_of_result
 from fastlloyd.estimator.description import Description, describe_clusters, read_lines
 from fastlloyd.estimator.finding import find_bounds, wants_bounds
@@ -48,7 +47,7 @@ except ImportError as error:
         f"FastLloyd, the estimator, needs scikit-learn 1.6 or newer ({error}): pip install 'fastlloyd[ml]'"
     ) from error
 
-__all__ = ["Description", "FastLloyd", "ParameterError"]
+__all__ = ["Budget", "Description", "FastLloyd", "ParameterError"]
 
 Model = TypeVar("Model")
 Records = ArrayLike | Mapping[str, ArrayLike] | str | Path
@@ -72,12 +71,18 @@ def whole(model: Model) -> Iterator[Model]:
     An interrupt comes before or after this step, so the model is unchanged or fitted. Parameters that another thread
     sets meanwhile stay.
     """
-    fresh = copy.copy(model)
-    fresh.__dict__ = _unfitted(model)
+    fresh = _twin(model, _unfitted(model))
     before = dict(vars(fresh))
     yield fresh
     fitted = {name: value for name, value in vars(fresh).items() if name not in before or before[name] is not value}
     model.__dict__ = {**_unfitted(model), **fitted}
+
+
+def _twin(model: Model, values: Mapping[str, Any]) -> Model:
+    """Return an object of the same class with these attributes; a copy would be bound to the `with` block around it."""
+    twin = type(model).__new__(type(model))
+    twin.__dict__ = dict(values)
+    return twin
 
 
 def _unfitted(model: object) -> dict[str, Any]:
@@ -203,10 +208,10 @@ class FastLloyd(  # scikit-learn has no types
         'fastlloyd', 'fastlloyd-plus' and 'glloyd' have one; after a fit by another one, call `describe(X, None)`.
     settings : mapping or None
         The protocol's own settings, such as {'alpha': 0.8}.
-    budget : float, (epsilon, delta) or None
-        Limit on everything in the ledger, for all copies of this object in this process, or all that use the file; an
-        epsilon alone is at the delta of the first fit under it. A fit that would exceed it is refused, and so is one
-        in a process that this object came to by pickling or a fork, where there is no file.
+    budget : Budget, float, (epsilon, delta) or None
+        Limit on everything in the ledger: a `Budget`, which models share, or its numbers, for the copies of this object
+        alone, or all that use the file. A fit that would exceed it is refused, and so is one in a process that this
+        object came to by pickling or a fork, where there is no file.
     ledger : path or None
         File that keeps the releases of all fits, also those of other objects and processes. None keeps, in memory,
         those of this object and of its copies: clones, folds of a search, threads.
@@ -310,7 +315,7 @@ class FastLloyd(  # scikit-learn has no types
         min_size: int = 0,
         quality: float = 0.0,
         settings: Mapping[str, Any] | None = None,
-        budget: float | None = None,
+        budget: float | tuple[float, float] | Budget | None = None,
         ledger: str | Path | None = None,
         server_data: ArrayLike | None = None,
     ) -> None:
@@ -332,6 +337,7 @@ class FastLloyd(  # scikit-learn has no types
         self.ledger = ledger
         self.server_data = server_data
         self._account = SharedAccount()
+        self._block: Budget | None = None
 
     def fit(self, X: Records, y: object = None, **refused: object) -> Self:
         """Cluster the records of one owner: one client and a server, in memory.
@@ -514,10 +520,9 @@ class FastLloyd(  # scikit-learn has no types
         Privacy: what stays is released or public; the fits that came before count for the owner as they did.
         """
         check_is_fitted(self, "cluster_centers_")
-        copied = copy.copy(self)
         kept = {name: value for name, value in vars(self).items() if name not in _OF_THE_OWNER}
-        copied.__dict__ = {**kept, "ledger": None, "budget": None, "server_data": None, "_account": SharedAccount()}
-        return copied
+        alone = {"ledger": None, "budget": None, "server_data": None, "_account": SharedAccount(), "_block": None}
+        return _twin(self, {**kept, **alone})
 
     def report(self, path: str | Path, *, title: str | None = None, names: Mapping[int, str] | None = None) -> Path:
         """Write the page of the last fit: the `report.html` of a run, with what it promises, for people.
@@ -585,8 +590,12 @@ class FastLloyd(  # scikit-learn has no types
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy, which shares the account: its fits count against the same budget."""
         copied: Self = super().__sklearn_clone__()
-        copied._account = self._account
+        copied._account, copied._block = self._account, self._block
         return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle keeps: a model that is sent to another process counts in the block it comes from."""
+        return {**super().__getstate__(), "_block": block_of(self)}
 
     def set_params(self, **params: Any) -> Self:
         """Set all given parameters, or none if one of them does not exist.
@@ -596,7 +605,7 @@ class FastLloyd(  # scikit-learn has no types
         ValueError
             There is no such parameter.
         """
-        changed = copy.copy(self)
+        changed = _twin(self, vars(self))
         super(FastLloyd, changed).set_params(**params)
         self.__dict__ = dict(vars(changed))
         return self

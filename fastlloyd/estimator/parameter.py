@@ -11,8 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from fastlloyd.estimator.words import PARAMETERS, ParameterError, in_own_words
 from fastlloyd.protocols.registry import names
 from fastlloyd.run.config import OPTIONS
 from fastlloyd.run.run_file import read_k
-from fastlloyd.wire.decode import Within, reader, show
+from fastlloyd.wire.decode import show
 
 _SIDES = ("lo", "hi")
 _OPTIONS = (
@@ -40,7 +39,6 @@ _OPTIONS = (
     "quality",
 )
 """Options of a run that are parameters, most under the same name."""
-_BUDGET = reader(tuple[Annotated[float, Within(0, 1e6)], Annotated[float, Within(0, 0.5)]])
 
 
 def check_parameters(model: Any) -> None:
@@ -58,14 +56,6 @@ def check_parameters(model: Any) -> None:
         raise _wrong(model, given, "'auto' or a whole number from 1 to 1000")
     if not isinstance(model.settings, Mapping | None):
         raise _wrong(model, "settings", "None or a mapping")
-    if not isinstance(model.ledger, str | Path | None):
-        raise _wrong(model, "ledger", "None or a path")
-    if model.budget is not None:
-        pair = model.budget if isinstance(model.budget, tuple) else (model.budget, 0)
-        try:
-            _BUDGET(tuple(map(_plain, pair)))
-        except ValueError:
-            raise _wrong(model, "budget", "None, an epsilon from 0 to 10^6, or (epsilon, delta)") from None
 
 
 @in_own_words()
@@ -77,7 +67,7 @@ def read_parameters(model: Any) -> dict[str, Any]:
     ParameterError
         A value of another type or out of range.
     """
-    values = {name: _plain(getattr(model, PARAMETERS.get(name, name))) for name in _OPTIONS}
+    values = {name: plain_value(getattr(model, PARAMETERS.get(name, name))) for name in _OPTIONS}
     if values["seed"] is None:
         values["seed"] = int.from_bytes(os.urandom(8), "little") >> 1
     elif isinstance(values["seed"], np.random.RandomState):
@@ -85,7 +75,7 @@ def read_parameters(model: Any) -> dict[str, Any]:
     if model.max_iter is not None:
         if values["rounds"] != "auto":
             raise ParameterError("max_iter: it is another name for rounds, and both are given; give one of them")
-        values["rounds"] = _plain(model.max_iter)
+        values["rounds"] = plain_value(model.max_iter)
     for name, value in values.items():
         if value is None and name != "n_total":
             raise _wrong(model, PARAMETERS.get(name, name), OPTIONS[name].expected)
@@ -123,7 +113,7 @@ def _wrong(model: Any, name: str, expected: str) -> ParameterError:
     return ParameterError(f"{name}: expected {expected}, got {show(getattr(model, name))}")
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return a value of numpy as Python's."""
     if isinstance(value, bool | np.bool_):
         return bool(value)

@@ -45,7 +45,9 @@ def account(**changes: Any) -> Spending:
 
 def model(**changes: Any) -> Any:
     """What the account reads of an estimator."""
-    return SimpleNamespace(**{"n_total": 10, "budget": 3.0, "ledger": None, "_account": SharedAccount(), **changes})
+    return SimpleNamespace(
+        **{"n_total": 10, "budget": 3.0, "ledger": None, "_account": SharedAccount(), "_block": None, **changes}
+    )
 
 
 def fits(most: int, **changes: Any) -> int:

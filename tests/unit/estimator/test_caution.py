@@ -97,7 +97,7 @@ def test_a_counted_size_is_warned_of_and_changes_no_claim() -> None:
         warnings.simplefilter("error", PrivacyWarning)
         with pytest.raises(PrivacyWarning):
             fitted.set_params(n_total=60).fit(RAW)
-    assert len(fitted._account._releases) == len(fitted.ledger_.releases)  # an error comes before anything is spent
+    assert len(fitted._account.releases) == len(fitted.ledger_.releases)  # an error comes before anything is spent
     vertical = FastLloyd(2, protocol="vertical-plain", n_total=60, **options)
     assert vertical.fit_federated([RAW[:, :1], RAW[:, 1:]]).labels_.shape == (60,)  # warnings are errors here
 
@@ -113,7 +113,7 @@ def test_a_column_outside_of_its_bounds_is_said_before_anything_is_spent_and_is_
         warnings.simplefilter("error", UserWarning)
         with pytest.raises(UserWarning, match="more than half of the values of x2 would be clipped"):
             model.fit(values)
-    assert not model._account._releases
+    assert not model._account.releases
     with pytest.warns(UserWarning, match="would be clipped") as caught:
         fitted = model.fit(values)
     assert caught[0].filename == __file__ and "2,400" not in str(caught[0].message)

@@ -100,11 +100,11 @@ def test_an_interrupt_anywhere_leaves_the_object_as_it_was_and_what_was_spent_co
     spent = len(clone(fitted).fit_federated(swapped).ledger_.releases) - len(fitted.ledger_.releases)
     charged = 0
     for at in points:
-        known = len(fitted._account._releases)
+        known = len(fitted._account.releases)
         with pytest.raises(KeyboardInterrupt), Interruption(int(at)):
             fitted.fit_federated(swapped)
         assert state(fitted) == before
-        charged += len(fitted._account._releases) > known
+        charged += len(fitted._account.releases) > known
     # All before the releases are counted, or all after it: the first points are before, the last ones after.
     assert spent > 0 and 0 < charged < len(points)
     assert fitted.feature_names_in_.tolist() == ["age", "cost"]
