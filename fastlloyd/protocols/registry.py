@@ -208,7 +208,7 @@ ROWS = (
         sizes=True,
         unused=_SITES,
         paper="vertical-he",
-        results=2,
+        results=3,
     ),
 )
 FOLLOWING = (

@@ -100,6 +100,9 @@ CASES: Mapping[str, Mapping[str, tuple[int, dict[str, Any]]]] = {
     "vertical-he": {
         "defaults": _vertical("vertical-he", rounds=1),
         "three parties": _vertical("vertical-he", 3, rounds=1),
+        "landmarks": _vertical(
+            "vertical-he", 1, data="wide_{client}.csv", k=3, rounds=1, **{"vertical-he": {"degree": 4}}
+        ),
     },
 }
 
@@ -116,12 +119,16 @@ def write_records(folder: Path) -> None:
     shutil.copytree(FINISHED, folder / FINISHED.name)
     groups = ((20, 110), (50, 130), (75, 160))
     (folder / "bounds.csv").write_text(BOUNDS)
+    ids = [f"p{i:03}" for i in range(_RECORDS)]
     for party in range(1, _PARTIES + 1):
         rows = [(a + draw(13), p + draw(19)) for a, p in (groups[draw(3)] for _ in range(_RECORDS))]
         (folder / f"rows_{party}.csv").write_text("age,pressure\n" + "".join(f"{a},{p}\n" for a, p in rows))
-        ids = [f"p{i:03}" for i in range(_RECORDS)]
         own = [f"{name},{groups[i % 3][party % 2] + draw(13)}\n" for i, name in enumerate(ids)]
         (folder / f"columns_{party}.csv").write_text(f"id,x{party}\n" + "".join(own))
+    for party in range(2):
+        table = [[groups[i % 3][h % 2] + draw(13) for h in range(3)] for i in range(_RECORDS)]
+        lines = [",".join([name, *map(str, row)]) for name, row in zip(ids, table, strict=True)]
+        (folder / f"wide_{party}.csv").write_text("\n".join([f"id,a{party},b{party},c{party}", *lines, ""]))
 
 
 @contextmanager

@@ -125,13 +125,32 @@ def test_two_clusters_of_several_columns_at_both_are_found_by_projection_with_a_
     assert np.abs((found - expected) / np.array([2.0, 1.0, 50.0, 1.0])).max() < 0.15
 
 
-@pytest.mark.slow
-def test_a_common_key_with_more_clusters_and_columns_takes_the_circuit(tmp_path: Path) -> None:
+def test_more_clusters_and_columns_at_both_take_landmarks_over_links_with_a_common_key(tmp_path: Path) -> None:
     offices(tmp_path, (0, 1))
     add_columns(tmp_path)
     add_columns(tmp_path, "most")
-    flags = [*FLAGS, *RUN, "--k", "3", "--set", "vertical-he.mode=threshold", "--epsilon", "20", "--output", "res"]
-    done(tmp_path, flags, n=2)
+    settings = ("--set", "vertical-he.mode=threshold", "--set", "vertical-he.degree=4", "--transport", "tcp")
+    done(tmp_path, [*FLAGS, *RUN, *settings, "--k", "3", "--epsilon", "20", "--output", "out-{client}"], n=2)
+    texts = {(tmp_path / f"out-{rank}" / "centroids.csv").read_text() for rank in (0, 1)}
+    assert len(texts) == 1
+    written = load(tmp_path / "out-1" / "report.json")
+    assert not written["not_private"] and 0.99 * 20 <= written["privacy"]["spent_epsilon"] <= 20
+    assert written["privacy"]["neighbours"].startswith("zero-out") and "heuristic" not in str(written["privacy"])
+    parameters = written["parameters"]
+    assert (parameters["mode"], parameters["scheme"], parameters["parties"]) == ("threshold", "landmarks", 2)
+    found = read_matrix(tmp_path / "out-0" / "centroids.csv")[:, [0, 3]]
+    expected = CENTERS / np.array([2.0, 50.0])
+    for center in expected:
+        assert np.abs(found / np.array([2.0, 50.0]) - center).max(axis=1).min() < 0.15
+
+
+@pytest.mark.slow
+def test_a_common_key_takes_the_circuit_where_it_is_asked_for(tmp_path: Path) -> None:
+    offices(tmp_path, (0, 1))
+    add_columns(tmp_path)
+    add_columns(tmp_path, "most")
+    settings = ("--set", "vertical-he.mode=threshold", "--set", "vertical-he.scheme=pairwise")
+    done(tmp_path, [*FLAGS, *RUN, *settings, "--k", "3", "--epsilon", "20", "--output", "res"], n=2)
     written = load(tmp_path / "res" / "report.json")["parameters"]
     assert (written["mode"], written["scheme"], written["parties"]) == ("threshold", "pairwise", 2)
 

@@ -10,8 +10,10 @@
 `math/workers.py`     the computing party's computation, in one process or several, and its cost
 `math/computer.py`    the interface of engines, and what the schemes share
 `math/linear.py`      scheme 'linear', ours: steps (1) to (3) as inner products
-`math/grid.py`        the soft assignment of the linear schemes
-`math/projection.py`  scheme 'projection', two clusters (§3.1); encrypted again in each round
+`math/grid.py`        the soft assignment of the linear scheme and of projection
+`math/renewed.py`     schemes that are encrypted anew in each round, as sums of the linear scheme
+`math/projection.py`  scheme 'projection', two clusters (§3.1)
+`math/landmarks.py`   scheme 'landmarks', ours: three or more clusters and encrypted columns
 `math/pairwise.py`    scheme 'pairwise', centres two by two (§3.1); `math/coefficients.py`
 `math/circuit.py`     parameters of the pairwise circuit; `math/scales.py`, of the linear schemes
 `math/lwe.py`         the numbers that leave a ciphertext, and how they are opened

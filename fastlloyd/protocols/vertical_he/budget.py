@@ -9,7 +9,7 @@ import math
 
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
-from fastlloyd.protocols.vertical_he.parameters import DEFAULT_ROUNDS, LINEAR, PublicParameters
+from fastlloyd.protocols.vertical_he.parameters import DEFAULT_ROUNDS, LANDMARKS, LINEAR, PublicParameters
 
 LEAST_ROUNDS = 4
 MOST_NOISE = 0.04
@@ -57,7 +57,7 @@ def enters_by_steps(public: PublicParameters, scheme: str, own: int, rounds: int
     """Return whether the computing party's columns, `own` of them, enter as steps from the centres."""
     chosen = public.chosen
     private = chosen.noise == "dp" and chosen.shrink
-    return private and scheme == LINEAR and rounds >= LEAST_STEP_ROUNDS and own >= LEAST_STEP_COLUMNS
+    return private and scheme in (LINEAR, LANDMARKS) and rounds >= LEAST_STEP_ROUNDS and own >= LEAST_STEP_COLUMNS
 
 
 def step_radius(public: PublicParameters, own: int, d: int, rounds: int) -> float:

@@ -28,7 +28,7 @@ from fastlloyd.protocols.vertical_he.messages import (
     PartialOpenings,
     Present,
 )
-from fastlloyd.protocols.vertical_he.parameters import PROJECTION, THRESHOLD
+from fastlloyd.protocols.vertical_he.parameters import RENEWED, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Released, begin, post_process, settled
 from fastlloyd.protocols.vertical_he.sharing import collect_key
@@ -76,8 +76,8 @@ def computing_party(
     for t in range(plan.rounds):
         if plan.columns(me.rank):
             yield Record(plan.charged(t, seen_by="the other parties" if further else str(holder)))
-        if plan.scheme == PROJECTION:
-            engine.begin(state.centers)
+        if plan.scheme in RENEWED:
+            engine.begin(t, state.centers)
             yield from _take_blocks(plan, engine, t)
         # §3, steps (1) to (3): distances, clusters, sums.
         sample = yield from _follow(engine.evaluate(state.centers), t)
@@ -156,12 +156,12 @@ def _take_in(plan: Plan, engine: Engine, context: Context, share: KeyShare | Non
         keys: KeyMaterial = yield Receive(holder, KeyMaterial, SETUP_ROUND, key_format(plan))  # Figure 1: pk, evk
         with blaming(holder, "key"):
             engine.keys(keys.parts)
-    if plan.scheme != PROJECTION:
+    if plan.scheme not in RENEWED:
         yield from _take_blocks(plan, engine, SETUP_ROUND)
 
 
 def _take_blocks(plan: Plan, engine: Engine, t: int) -> Party[None]:
-    """Receive all encrypted blocks, in the set-up or, for projections, in round t."""
+    """Receive all encrypted blocks, in the set-up or, for `RENEWED` schemes, in round t."""
     most = engine.blocks * len(plan.encrypting)
     for done, (rank, block) in enumerate(itertools.product(plan.encrypting, range(engine.blocks)), 1):
         owner = PartyId(rank)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he.frame import sums_bytes
 from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder, Refresher
-from fastlloyd.protocols.vertical_he.math import linear, lwe, pairwise, projection
+from fastlloyd.protocols.vertical_he.math import linear, lwe, pairwise, renewed
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
-from fastlloyd.protocols.vertical_he.parameters import LINEAR, PROJECTION, THRESHOLD
+from fastlloyd.protocols.vertical_he.parameters import LINEAR, RENEWED, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Released, begin, post_process, settled
 from fastlloyd.protocols.vertical_he.sharing import share_key
@@ -55,7 +55,7 @@ def key_holder(
     context = Context(plan.encryption)
     raw_key, encrypter = yield from _make_keys(me, plan, context)
     mine, blocks = (plan, context, encrypter, raw_columns), plan.blocks_of(raw_columns.shape[1])
-    if plan.scheme != PROJECTION:  # Figure 1, "Encrypt data points"
+    if plan.scheme not in RENEWED:  # Figure 1, "Encrypt data points"
         encrypt_block = linear.encrypt_block if plan.scheme == LINEAR else pairwise.encrypt_block
         yield from _send_blocks(plan, blocks, partial(encrypt_block, *mine), SETUP_ROUND)
     wire_bits = plan.scales.wire_bits
@@ -63,8 +63,8 @@ def key_holder(
     path = [state.centers]
     for t in range(plan.rounds):
         yield Record(plan.charged(t, seen_by="the other parties"))
-        if plan.scheme == PROJECTION:
-            encrypt = partial(projection.encrypt_block, *mine, centers=state.centers)
+        if plan.scheme in RENEWED:
+            encrypt = partial(renewed.encrypt_block, *mine, t=t, centers=state.centers)
             yield from _send_blocks(plan, blocks, encrypt, t)
         message: NoisySamples = yield Receive(computing, NoisySamples, t, sums_bytes(plan))
         sample = lwe.decode_samples(message.data, context.degree, wire_bits)
@@ -94,7 +94,7 @@ def _make_keys(me: PartyId, plan: Plan, context: Context) -> Party[tuple[NDArray
 
 
 def _send_blocks(plan: Plan, blocks: int, encrypt_block: Callable[[int], list[bytes]], t: int) -> Party[None]:
-    """Encrypt all blocks and send them, in the set-up or, for projections, in round t."""
+    """Encrypt all blocks and send them, in the set-up or, for `RENEWED` schemes, in round t."""
     for block in range(blocks):
         yield Send((PartyId(plan.computing),), EncryptedBlock(tuple(encrypt_block(block))), t)
         yield Publish("progress", {"stage": "encrypted data", "fraction": (block + 1) / blocks})

@@ -8,9 +8,11 @@
                        for circuits        ----->
                                            ----->  further owners (the public key alone)
     every owner of encrypted columns
-      EncryptedBlock   one block of records ----->  ... as many as there are blocks; not for projection
+      EncryptedBlock   one block of records ----->  ... as many as there are blocks; not for
+                                                  projection and landmarks
     each round
-      EncryptedBlock   projection only      ----->  all blocks, encrypted anew for this round's centres
+      EncryptedBlock   projection and
+                       landmarks only      ----->  all blocks, encrypted anew for this round's centres
       NoisySamples                          <-----  sums + noise of the computing party, one LWE sample per output
       open, add own noise
       NoisySums        integers             ----->  and to the further owners

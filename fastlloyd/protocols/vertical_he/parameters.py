@@ -17,7 +17,9 @@ from fastlloyd.wire.header import PartyId
 DEFAULT_ROUNDS = 10
 MOST_PIECES = 32
 TWO_PARTY, THRESHOLD = "two-party", "threshold"
-LINEAR, PROJECTION, PAIRWISE = "linear", "projection", "pairwise"
+LINEAR, PROJECTION, LANDMARKS, PAIRWISE = "linear", "projection", "landmarks", "pairwise"
+RENEWED = (PROJECTION, LANDMARKS)
+"""The schemes whose columns are encrypted anew in every round."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.vertical_he.he.lattice import Parameters
 from fastlloyd.protocols.vertical_he.math.hints import HINT_SHARE
 from fastlloyd.protocols.vertical_he.parameters import (
+    LANDMARKS,
     LINEAR,
     PAIRWISE,
     PROJECTION,
@@ -47,7 +48,7 @@ class Plan(AgreedTerms, PlainPlan):
     private : bool
         Whether the noise gives differential privacy; if not, it only floods.
     grid : int
-        Cells of the grid along each of its columns; 0 for the pairwise circuit.
+        Cells of the grid along each of its columns, or the number of landmarks; 0 for the pairwise circuit.
     cell : float
         k^(-1/d) where noisy centres are weighed with what is known (`rounds`), else 0.
     radius : float
@@ -156,7 +157,7 @@ class Plan(AgreedTerms, PlainPlan):
         return slice(block * self.block_size, (block + 1) * self.block_size)
 
     def parts(self, rank: int) -> int:
-        """Count the ciphertexts of an owner's block: corners of the grid, or two for each column."""
+        """Count the ciphertexts of an owner's block: corners or landmarks, or two for each column."""
         columns = len(self.columns(rank))
         if self.scheme == PAIRWISE:
             return 2 * columns
@@ -169,8 +170,8 @@ class Plan(AgreedTerms, PlainPlan):
 
     @property
     def corners(self) -> int:
-        """Number of corners of the grid."""
-        return int((self.grid + 1) ** self.axes)
+        """Number of corners of the grid, or of landmarks."""
+        return self.grid if self.scheme == LANDMARKS else int((self.grid + 1) ** self.axes)
 
     @property
     def openers(self) -> tuple[int, ...]:
@@ -252,9 +253,9 @@ class Plan(AgreedTerms, PlainPlan):
 def movement(scheme: str) -> float:
     """Return how far one row moves the counts of a round, in L2.
 
-    Linear scheme: a row that is replaced by nothing, at either party, adds nothing at all, since all its shares are
-    encrypted: 1. Pairwise circuit: the record stays and is assigned by its remaining values; two vectors that are not
-    negative and sum to at most 1 differ by at most sqrt(2). Its sums differ by at most sqrt(2) per column that stays
-    and 1 per column that is replaced.
+    Linear scheme, projection, landmarks: a row that is replaced by nothing, at either party, adds nothing at all,
+    since all its shares are encrypted: 1. Pairwise circuit: the record stays and is assigned by its remaining values;
+    two vectors that are not negative and sum to at most 1 differ by at most sqrt(2). Its sums differ by at most sqrt(2)
+    per column that stays and 1 per column that is replaced.
     """
     return math.sqrt(2.0) if scheme == PAIRWISE else 1.0

@@ -1,10 +1,11 @@
 """Vertical HE on pooled columns, without encryption or messages, record by record: the reference for tests.
 
-It calls nothing of `math/`, `rounds.py` or the parties. It shares the plan and public draws with them; the noise comes
+It calls nothing of `math/`, `rounds.py` or the parties. It shares the plan and random words with them; the noise comes
 from the caller. The effects of encryption are missing: errors of the size of `plan.scales.flood`, and rounded weights.
 
-Differs from the paper: soft rules replace the comparison, so records are spread over the corners of a grid
-(docs/vertical-he.md). Tests replace step (5) by the weighing of `tests/vectors/make_vertical_he.py`.
+Differs from the paper: soft rules replace the comparison, so records are spread over the corners of a grid, or stand at
+the nearest of some landmarks (docs/vertical-he.md). Tests replace step (5) by the weighing of
+`tests/vectors/make_vertical_he.py`.
 
 Source: Vertical HE, §3, Figure 1; §3.1 "Special Case: k = 2".
 """
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.reference import sphere_packing
 from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import PublicStream
 
 Floats = NDArray[np.float64]
 Update = Callable[[Floats, Floats, int], Floats]
@@ -51,7 +54,7 @@ def reference(
     packed = sphere_packing(plan.k, plan.d, plan.seed)
     path = [(0.45 if plan.shrinks else 1.0) * packed if start is None else start]  # "Centroid initialization"
     for t in range(plan.rounds):
-        table = opened(points, path[-1], plan)  # steps (1) to (3)
+        table = opened(points, path[-1], plan, t)  # steps (1) to (3)
         if noise is not None:
             table = table + noise(t).reshape(plan.k, plan.d + 1) / plan.unit  # step (4)
         path.append(update(table, path[-1], t) if update else _divided(table, path[-1], plan))  # step (5)
@@ -70,8 +73,8 @@ def _divided(table: Floats, before: Floats, plan: Plan) -> Floats:
     return after
 
 
-def opened(points: Floats, centers: Floats, plan: Plan) -> Floats:
-    """Return T and S (steps (1) to (3)), shape (k, d + 1), by the rule of the plan's scheme.
+def opened(points: Floats, centers: Floats, plan: Plan, t: int = 0) -> Floats:
+    """Return T and S of round t (steps (1) to (3)), shape (k, d + 1), by the rule of the plan's scheme.
 
     The paper's argmin stands in for the pairwise circuit, which approximates it.
     """
@@ -81,6 +84,17 @@ def opened(points: Floats, centers: Floats, plan: Plan) -> Floats:
             return soft_steps(points, centers, hidden=hidden, grid=plan.grid, radius=plan.radius)
         return soft_sums(points, centers, hidden=hidden, grid=plan.grid)
     sums = np.zeros((plan.k, 1 + plan.d))
+    if plan.scheme == "landmarks":
+        places = landmarks(centers, hidden, plan.seed, count=plan.grid, t=t)
+        for point in points:
+            j = _nearest(_at_landmark(point, centers, hidden, places), centers)
+            added = np.concatenate(([1.0], point))
+            for column in plan.stepping:
+                away = point[list(plan.stepping)] - centers[j, list(plan.stepping)]
+                length = math.sqrt(sum(step * step for step in away.tolist()))
+                added[1 + column] = (point[column] - centers[j, column]) / max(length, plan.radius)
+            sums[j] += added
+        return sums
     for point in points:
         if plan.scheme == "projection":
             share = _share_of_second(point, centers, hidden, plan.grid)
@@ -107,6 +121,32 @@ def _share_of_second(point: Floats, centers: Floats, hidden: Sequence[int], grid
     low = min(int(cells), grid - 1)
     ends = ((low, low + 1.0 - cells), (low + 1, cells - low))
     return float(sum(share for end, share in ends if (2.0 * end / grid - 1.0) * spread > needed))
+
+
+def landmarks(centers: Floats, hidden: Sequence[int], seed: int, *, count: int, t: int) -> list[list[float]]:
+    """Return the landmarks of round t: the centres' hidden parts, then points around them, centre after centre."""
+    words = PublicStream(seed, f"{domains.VERTICAL_HE_LANDMARKS}{t}").uint32(2 * count * len(hidden)).tolist()
+    lengths, angles = words[: len(words) // 2], words[len(words) // 2 :]
+    normals = iter(
+        math.sqrt(-2.0 * math.log((length + 0.5) / 2.0**32)) * math.cos(2.0 * math.pi * (angle + 0.5) / 2.0**32)
+        for length, angle in zip(lengths, angles, strict=True)
+    )
+    found = []
+    for mark in range(count):
+        center = centers[mark % len(centers), list(hidden)].tolist()
+        away = [0.3 * next(normals) * (mark >= len(centers)) for _ in hidden]
+        found.append([min(max(place + step, -1.0), 1.0) for place, step in zip(center, away, strict=True)])
+    return found
+
+
+def _at_landmark(point: Floats, centers: Floats, hidden: Sequence[int], places: list[list[float]]) -> Floats:
+    """Return a record with its hidden columns at the landmark that is nearest along the differences of centres."""
+    apart = centers[:, list(hidden)] - centers[:, list(hidden)].mean(axis=0)
+    own = point[list(hidden)]
+    best = min(places, key=lambda place: float((((own - np.array(place)) * apart).sum(axis=1) ** 2).sum()))
+    moved = point.copy()
+    moved[list(hidden)] = best
+    return moved
 
 
 def soft_one_hot(points: Floats, centers: Floats, *, hidden: Sequence[int], grid: int) -> Floats:

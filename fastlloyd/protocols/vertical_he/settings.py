@@ -28,9 +28,10 @@ class Settings:
     )
     scheme: str = option(
         "auto",
-        "'linear' (one or two features at the key holder), 'projection' (two clusters), 'pairwise' (any number of "
-        "both), or 'auto': the cheapest one",
-        choices=("auto", "linear", "projection", "pairwise"),
+        "'linear' (one or two features at the key holder), 'projection' (two clusters), 'landmarks' (three or more "
+        "features at both owners, three clusters or more), 'pairwise' (any number of both), or 'auto': the cheapest "
+        "one, and landmarks before pairwise",
+        choices=("auto", "linear", "projection", "landmarks", "pairwise"),
     )
     threshold: int | None = option(
         None,
@@ -52,7 +53,7 @@ class Settings:
     degree: int = option(
         62,
         "how finely encrypted columns are resolved, not for the pairwise scheme: one in (degree + 2) / 2 cells, two in "
-        "(degree + 2) / 4, rounded down to a power of two (62)",
+        "(degree + 2) / 4, rounded down to a power of two; by twice (degree + 2) landmarks, rounded down, too (62)",
         least=4,
         most=510,
     )

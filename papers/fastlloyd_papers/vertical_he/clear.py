@@ -7,23 +7,28 @@ Source: Vertical HE, §3, Figure 1; docs/vertical-he.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.protocols.vertical_he.math import landmarks
 from fastlloyd.protocols.vertical_he.math.coefficients import CHAIN, LARGEST
 from fastlloyd.protocols.vertical_he.math.grid import corners, nearest, shares
 from fastlloyd.protocols.vertical_he.math.linear import partial_scores, short_steps
 from fastlloyd.protocols.vertical_he.math.pairwise import normalise
-from fastlloyd.protocols.vertical_he.parameters import LINEAR, PROJECTION
+from fastlloyd.protocols.vertical_he.parameters import LANDMARKS, LINEAR, PROJECTION
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Estimate, begin, post_process, settled
 
 Array = NDArray[np.float64]
+_AT_ONCE = 2048
+"""Records whose distances to all landmarks fit the cache."""
 
 
-def run_in_clear(plan: Plan, points: Array, rng: np.random.Generator) -> Estimate:
+def run_in_clear(
+    plan: Plan, points: Array, rng: np.random.Generator, sums: Callable[[Plan, Array, Array, int], Array] | None = None
+) -> Estimate:
     """Run all rounds from the public start.
 
     Parameters
@@ -33,24 +38,28 @@ def run_in_clear(plan: Plan, points: Array, rng: np.random.Generator) -> Estimat
         Columns owner by owner.
     rng : numpy.random.Generator
         Of the noise: for simulations only.
+    sums : callable, optional
+        Takes the place of `soft_sums`.
     """
     state = begin(plan)
     for t in range(plan.rounds):
-        exact = np.rint(soft_sums(plan, points, state.centers) * plan.unit).astype(np.int64)
+        exact = np.rint((sums or soft_sums)(plan, points, state.centers, t) * plan.unit).astype(np.int64)
         before, state = state, post_process(exact.reshape(-1) + draw(plan, rng), state, plan, t)
         if settled(before.centers, state.centers, plan):
             break
     return state
 
 
-def soft_sums(plan: Plan, points: Array, centers: Array) -> Array:
-    """Return what a round of the plan opens without noise, shape (k, d + 1): first the count, then the sums."""
+def soft_sums(plan: Plan, points: Array, centers: Array, t: int = 0) -> Array:
+    """Return what round t of the plan opens without noise, shape (k, d + 1): first the count, then the sums."""
     known = plan.columns(plan.computing)
     hidden = [column for column in range(plan.d) if column not in known]
     if plan.scheme == LINEAR:
         return grid_sums(points, centers, known=known, hidden=hidden, cells=plan.grid, radius=plan.radius)
     if plan.scheme == PROJECTION:
         return projected_sums(points, centers, known=known, hidden=hidden, cells=plan.grid)
+    if plan.scheme == LANDMARKS:
+        return landmark_sums(plan, points, centers, t)
     return with_sums(circuit_weights(points, centers, known=known), points)
 
 
@@ -95,6 +104,30 @@ def projected_sums(points: Array, centers: Array, *, known: Sequence[int], hidde
     for corner, share in ((low, 1.0 - inside), (low + 1, inside)):
         ahead += share * ((corner * 2.0 / cells - 1.0) * spread > middle)
     return with_sums(np.column_stack((1.0 - ahead, ahead)), points)
+
+
+def landmark_sums(plan: Plan, points: Array, centers: Array, t: int) -> Array:
+    """Return counts and sums of round t by landmarks, shape (k, d + 1); with a radius, known columns enter as steps."""
+    known, hidden = plan.columns(plan.computing), plan.columns(plan.holder)
+    labels, pulls = np.empty(len(points), dtype=np.int16), landmarks.pulls(plan, t, centers)
+    for start in range(0, len(points), _AT_ONCE):
+        rows = slice(start, start + _AT_ONCE)
+        own, others = points[rows][:, list(known)].T, points[rows][:, list(hidden)].T
+        marks = landmarks.shares(plan, others, t, centers).argmax(axis=0)
+        labels[rows] = (partial_scores(centers, own, known) - pulls[marks].T).argmin(axis=0)
+    return hard_sums(plan, points, centers, labels)
+
+
+def hard_sums(plan: Plan, points: Array, centers: Array, labels: NDArray[np.int16]) -> Array:
+    """Return counts and sums of records with one label each, as a plan adds them up, shape (k, d + 1)."""
+    known, sums = list(plan.columns(plan.computing)), np.zeros((plan.k, 1 + plan.d))
+    for j, center in enumerate(centers):
+        held = points[labels == j]
+        sums[j] = len(held), *held.sum(axis=0)
+        if plan.stepping:
+            steps = short_steps(np.ascontiguousarray(held[:, known].T), center[known], plan.radius)
+            sums[j, [1 + column for column in known]] = steps.sum(axis=1)
+    return sums
 
 
 def circuit_weights(points: Array, centers: Array, *, known: Sequence[int]) -> Array:

@@ -35,6 +35,7 @@ from tests.protocols.vertical_he.support import names, parameters
         ("linear", 5, (3, 1)),
         ("linear", 5, (2, 2)),
         ("projection", 2, (2, 2)),
+        ("landmarks", 5, (4, 3)),
         ("pairwise", 5, (2, 2)),
     ],
 )
@@ -121,6 +122,8 @@ def test_a_split_is_found_whose_errors_the_noise_hides(n: int, k: int, epsilon: 
         ("linear", "threshold", 5, (2, 2)),
         ("projection", "two-party", 2, (2, 2)),
         ("projection", "threshold", 2, (2, 3)),
+        ("landmarks", "two-party", 6, (5, 5)),
+        ("landmarks", "threshold", 6, (3, 3)),
         ("pairwise", "two-party", 5, (2, 2)),
     ],
 )
@@ -165,9 +168,9 @@ def test_a_cheaper_option_without_parameters_gives_way_to_one_that_has_them(
     chosen = planned_option(public, (3, 3), plan.scheme, plan.computing)
     assert chosen.line(10).startswith("scheme projection: rank 0 computes")
     assert round_seconds(plan, 1) == pytest.approx(chosen.round_seconds)
-    # What nothing mends is said of the cheapest option.
+    # Where no option has parameters, the error is that of the cheapest.
     with pytest.raises(RangeError, match="lower --epsilon$"):
-        make_plan(dataclasses.replace(public, k=3, epsilon=10.0), names(3, 3))
+        make_plan(dataclasses.replace(public, parties=3), names(3, 3))
     with pytest.raises(RangeError, match="lower --epsilon$"):
         make_plan(dataclasses.replace(public, settings={"scheme": "pairwise"}), names(3, 3))
 
@@ -283,7 +286,7 @@ def test_who_plays_which_part_follows_the_columns() -> None:
     plan = make_plan(parameters(1000, 5), names(1, 4))
     assert (plan.scheme, plan.computing, plan.holder) == ("linear", 1, 0)
     assert plan.columns(0) == (0,) and plan.columns(1) == (1, 2, 3, 4)
-    assert make_plan(parameters(1000, 3), names(3, 3)).scheme == "pairwise"
+    assert make_plan(parameters(1000, 3), names(3, 3)).scheme == "landmarks"
     assert make_plan(parameters(1000, 3), names(2, 2)).scheme == "linear"
     assert make_plan(parameters(1000, 3), names(2, 3)).computing == 1
     aided = make_plan(parameters(1000, 2, parties=4), names(1, 2, 1))

@@ -55,13 +55,14 @@ def compare(
         (4, (1, 1), {"scheme": "linear", "rounds": 20, "tolerance": 0.02}, 1e-3),
         (3, (2, 2), {"scheme": "linear", "mode": "threshold"}, 1e-3),
         (2, (2, 2), {"scheme": "projection"}, 1e-3),
+        (3, (3, 3), {"scheme": "landmarks", "degree": 4}, 1e-3),
         # The circuit is the paper's comparison only where a record is clearly nearer to one centre.
         (2, (1, 2), {"scheme": "pairwise", "rounds": 2}, 0.02),
     ],
 )
 def test_a_run_is_the_paper_s(k: int, widths: tuple[int, ...], settings: dict[str, Any], tolerance: float) -> None:
     points, start = blobs(600, k, sum(widths), seed=3)
-    compare(plan_of(k, *widths, n=600, noise="flooding", degree=60, **settings), points, start, tolerance)
+    compare(plan_of(k, *widths, n=600, noise="flooding", **{"degree": 60, **settings}), points, start, tolerance)
 
 
 def test_noise_is_added_before_the_division(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,11 +84,15 @@ def test_noise_is_added_before_the_division(monkeypatch: pytest.MonkeyPatch) -> 
         assert np.abs(result.centers - expected[-1]).max() < 1e-3 < np.abs(expected[-1] - without[-1]).max()
 
 
-@pytest.mark.parametrize("k,widths,rounds,given", [(2, (1, 1), 3, False), (5, (1, 1), 4, True), (4, (2, 1), 6, True)])
+@pytest.mark.parametrize(
+    "k,widths,rounds,given",
+    [(2, (1, 1), 3, False), (5, (1, 1), 4, True), (4, (2, 1), 6, True), (3, (3, 3), 6, True)],
+)
 def test_a_run_that_weighs_is_the_document_s(k: int, widths: tuple[int, ...], rounds: int, given: bool) -> None:
     points, near = blobs(900, k, sum(widths), seed=3)
     start = near if given else None
-    plan = plan_of(k, *widths, n=900, scheme="linear", rounds=rounds, degree=60)
+    scheme, degree = ("landmarks", 4) if min(widths) > 2 else ("linear", 60)
+    plan = plan_of(k, *widths, n=900, scheme=scheme, rounds=rounds, degree=degree)
     assert plan.shrinks and bool(plan.stepping) == (rounds == 6)
     scales = [scale / plan.unit for scale in (plan.count_scale, plan.sum_scale, plan.step_scale)]
     known = make_vertical_he.Run(

@@ -168,13 +168,15 @@ class Products:
         mask: NDArray[np.bool_],
         factors: NDArray[np.float64],
         values: NDArray[np.float64],
+        *,
+        others: Sequence[Transformed] = (),
     ) -> None:
         """Add products of ciphertexts with weights that are zero outside a mask; at most `most` to one sum.
 
         Parameters
         ----------
         sums : Unrounded
-            Of a + b outputs: first those by factors, then those by values.
+            Of a + b + a c outputs: first those by factors, then those by values, then those of others by factors.
         ciphers : Transformed
             m of them.
         mask : bool array, shape (m, up to N)
@@ -183,22 +185,25 @@ class Products:
             One for each ciphertext: weight factors[., m] where the mask is.
         values : float64 array of integers, shape (b, up to N)
             One for each record: weight values[., i] where the mask is.
+        others : sequence of Transformed
+            c times m further ciphertexts, which have the same mask and factors.
         """
         n, (count, width), by_factors = self._context.degree, mask.shape, len(factors)
-        numbers = ciphers.constants[:, :, :width]
         product = np.empty((count, n // 2), dtype=np.complex128)
         ones = np.ones((1, count))
         for place in range(-1 if by_factors else 0, len(values)):
             # One product serves all factors.
             weights = np.multiply(mask, values[place]) if place >= 0 else mask.astype(np.float64)
             several, first = (ones, by_factors + place) if place >= 0 else (factors, 0)
-            rows = slice(first, first + len(several))
             spectrum = _transform(weights, n)
-            for limb, spectra in enumerate(ciphers.spectra):
-                np.multiply(spectrum, spectra, out=product)
-                sums.spectra[limb, rows] += several @ product.view(np.float64)
-            for limb, part in enumerate(numbers):
-                sums.constants[limb, rows] += several @ np.einsum("mi,mi->m", weights, part)
+            for more, used in enumerate((ciphers,) if place >= 0 else (ciphers, *others)):
+                start = first if not more else more * by_factors + len(values)
+                rows = slice(start, start + len(several))
+                for limb, spectra in enumerate(used.spectra):
+                    np.multiply(spectrum, spectra, out=product)
+                    sums.spectra[limb, rows] += several @ product.view(np.float64)
+                for limb, part in enumerate(used.constants[:, :, :width]):
+                    sums.constants[limb, rows] += several @ np.einsum("mi,mi->m", weights, part)
 
     def finish(self, sums: Unrounded) -> Sample:
         """Round sums, and put their limbs together modulo q."""

@@ -13,13 +13,22 @@ from fastlloyd.errors import ConfigError, format_count
 from fastlloyd.protocols.vertical_he.math import circuit
 from fastlloyd.protocols.vertical_he.math.cost import LINEAR_RING, Shape
 from fastlloyd.protocols.vertical_he.math.grid import MOST_AXES, count_cells
-from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, TWO_PARTY, PublicParameters
+from fastlloyd.protocols.vertical_he.math.landmarks import count_landmarks
+from fastlloyd.protocols.vertical_he.parameters import (
+    LANDMARKS,
+    LINEAR,
+    PAIRWISE,
+    PROJECTION,
+    TWO_PARTY,
+    PublicParameters,
+)
 
 _LINEAR_NUMBER_BYTES = 7.0
 _CIRCUIT_NUMBER_BYTES = 5.0
 _NEEDS = {
     LINEAR: "the linear scheme needs two owners, of whom the one that does not compute has one or two columns",
     PROJECTION: "projection needs two owners, two clusters and several columns at the owner that does not compute",
+    LANDMARKS: "landmarks need two owners with three or more columns each, and three clusters or more",
     PAIRWISE: "the pairwise scheme needs two clusters or more, and with three parties or more rank 0 computes",
 }
 # A byte's cost relative to a second of computing, for the choice only: 100 Mbit/s.
@@ -36,7 +45,7 @@ class SchemeChoice:
         Processor seconds of one round, of both sides, on the machine of the benchmarks.
     setup_bytes, round_bytes : int
     grid, corners : int
-        Cells of the grid along each of its columns, and its corners; 0 without one.
+        Cells of the grid along each of its columns, and its corners; for landmarks both are their number; else 0.
     """
 
     scheme: str
@@ -64,7 +73,10 @@ class SchemeChoice:
 
 
 def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[SchemeChoice, ...]:
-    """List the possible choices, cheapest first; under a shared key the circuit, whose bounds are heuristic, is last.
+    """List the possible choices, cheapest first.
+
+    The circuit is last under a shared key and where landmarks are possible: its bounds are heuristic, and a record
+    moves its sums by sqrt(2) times as much.
 
     Parameters
     ----------
@@ -85,10 +97,13 @@ def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[SchemeCh
             found.append(_summing(public, widths, LINEAR, computing=computing, holder=holder))
         if public.k == 2 and widths[holder] > 1:  # with one column it is the linear scheme
             found.append(_summing(public, widths, PROJECTION, computing=computing, holder=holder))
+        if public.k > 2 and min(widths) > MOST_AXES:  # else one of the two above is cheaper, and finer
+            found.append(_summing(public, widths, LANDMARKS, computing=computing, holder=holder))
         if public.k >= 2:
             found.append(_pairwise(public, widths, computing=computing, holder=holder, encrypted=widths[holder]))
-    rounds, shared = public.count_rounds, public.keys > 1
-    return tuple(sorted(found, key=lambda choice: (shared and choice.scheme == PAIRWISE, choice.total_seconds(rounds))))
+    rounds = public.count_rounds
+    last = public.keys > 1 or any(choice.scheme == LANDMARKS for choice in found)
+    return tuple(sorted(found, key=lambda choice: (last and choice.scheme == PAIRWISE, choice.total_seconds(rounds))))
 
 
 def allowed_options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[SchemeChoice, ...]:
@@ -147,11 +162,11 @@ def _changes(public: PublicParameters, widths: tuple[int, ...]) -> str:
 def _summing(
     public: PublicParameters, widths: tuple[int, ...], scheme: str, *, computing: int, holder: int
 ) -> SchemeChoice:
-    """Return an option that needs no products of ciphertexts: `linear` or `projection`."""
+    """Return an option that needs no products of ciphertexts: `linear`, `projection` or `landmarks`."""
     k, encrypted, once = public.k, widths[holder], scheme == LINEAR
-    axes = encrypted if once else 1
-    grid = count_cells(public.chosen.degree, axes)
-    corners = (grid + 1) ** axes
+    axes, degree = encrypted if once else 1, public.chosen.degree
+    grid = count_landmarks(degree, k) if scheme == LANDMARKS else count_cells(degree, axes)
+    corners = grid if scheme == LANDMARKS else (grid + 1) ** axes
     ciphertexts = corners * (1 if once else 1 + encrypted)
     shape = Shape(
         scheme=scheme,

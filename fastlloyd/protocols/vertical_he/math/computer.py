@@ -35,8 +35,8 @@ class Engine(ABC):
     def keys(self, parts: Sequence[bytes]) -> None:
         """Take the key holder's public keys, the encryption key first; raise ValueError if they do not fit."""
 
-    def begin(self, centers: NDArray[np.float64]) -> None:  # noqa: B027 - most need not
-        """Take the centres of a round before its blocks; only projection has new blocks in each round."""
+    def begin(self, t: int, centers: NDArray[np.float64]) -> None:  # noqa: B027 - most need not
+        """Take the centres of round t before its blocks, in schemes that have new blocks in each round."""
 
     @abstractmethod
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:

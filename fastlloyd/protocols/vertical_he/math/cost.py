@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from fastlloyd.protocols.vertical_he.math import circuit
-from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION
+from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, RENEWED
 
 LINEAR_RING = 2048
 # The linear schemes, at N = 2^11: transforming a ciphertext's weights, with its products; reading a ciphertext;
@@ -57,7 +57,7 @@ class Shape:
     ring : int
         Degree N.
     corners : int
-        Of the grid; 0 for the circuit.
+        Of the grid, or landmarks; 0 for the circuit.
     own, encrypted : int
         Columns of the computing party, and those that are encrypted.
     seeded : bool
@@ -88,13 +88,13 @@ class Shape:
         """Processor seconds to add up all blocks in one round."""
         if self.scheme == PAIRWISE:
             return self.blocks * self._slower * self._circuit()
-        weighed = 1 + self.own + (self.encrypted if self.scheme == PROJECTION else 0)
+        weighed = 1 + self.own + (self.encrypted if self.scheme in RENEWED else 0)
         slower = self.ring / LINEAR_RING
         return self.blocks * self.corners * (_READ_S + self.k * weighed * _PRODUCT_S) * slower
 
     @property
     def encrypting(self) -> float:
-        """Processor seconds to encrypt all columns and to read them: in the set-up, or in each round of projection."""
+        """Processor seconds to encrypt all columns and to read them, in the set-up or, for `RENEWED`, in each round."""
         if self.scheme == PAIRWISE:
             top = circuit.depth(self.k) + 1
             each = sum(_encoding(left) + _encryption(left, seeded=self.seeded) for left in (top, 1))
@@ -118,12 +118,12 @@ class Shape:
     @property
     def round(self) -> float:
         """Processor seconds of one round."""
-        return self.adding + self.opening + (self.encrypting if self.scheme == PROJECTION else 0.0)
+        return self.adding + self.opening + (self.encrypting if self.scheme in RENEWED else 0.0)
 
     @property
     def setup(self) -> float:
         """Processor seconds of keys and encryption before round 0."""
-        return self.keys + (0.0 if self.scheme == PROJECTION else self.encrypting)
+        return self.keys + (0.0 if self.scheme in RENEWED else self.encrypting)
 
     @property
     def _slower(self) -> float:

@@ -40,6 +40,11 @@ def corners(cells: int, axes: int) -> NDArray[np.int64]:
     return np.indices((cells + 1,) * axes).reshape(axes, -1).T.copy()
 
 
+def places(cells: int, axes: int) -> NDArray[np.float64]:
+    """Return the places of all corners in the scaled domain, float64, shape ((cells + 1)^axes, axes)."""
+    return corners(cells, axes).astype(np.float64) * (2.0 / cells) - 1.0
+
+
 def shares(columns: NDArray[np.float64], cells: int) -> NDArray[np.float64]:
     """Return the shares of records at all corners.
 
@@ -63,6 +68,24 @@ def shares(columns: NDArray[np.float64], cells: int) -> NDArray[np.float64]:
         place = (np.clip(column, -1.0, 1.0) + 1.0) * (cells / 2.0)
         hats = np.maximum(0.0, 1.0 - np.abs(steps - place))
         found = (found[:, None] * hats).reshape(-1, columns.shape[1])
+    return found
+
+
+def pulls(places: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the part 2 v.c of places v in the squared distances to centres, see `nearest`.
+
+    Parameters
+    ----------
+    places : float64 array, shape (F, axes)
+    centers : float64 array, shape (k, axes)
+
+    Returns
+    -------
+    float64 array, shape (F, k)
+    """
+    found = np.zeros((len(places), len(centers)))
+    for place, center in zip(places.T, centers.T, strict=True):
+        found += 2.0 * place[:, None] * center
     return found
 
 

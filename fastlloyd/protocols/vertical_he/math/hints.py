@@ -42,7 +42,7 @@ class Openings:
     keys : int
         How many parties share the key; 1 where one has it.
     corners : int
-        Of the grid; 0 for the circuit.
+        Of the grid, or landmarks; 0 for the circuit.
     """
 
     rounds: int
@@ -55,11 +55,11 @@ class Openings:
     def hinted(self, scales: Scales) -> float:
         """Return V in squared integer units, the larger of that on errors and that on the key.
 
-        Linear schemes: each corner of a record's grid has one cluster and a weight of at most s_w, so the squares of
-        all clusters' weights of one record sum to at most F s_w^2, with F corners; an error under a common key is
-        counted as a whole, as if all of it were a form of one kind of secret. Circuit: eight deviations of each output
-        are at most `flood`. The switch to fewer bits rounds N numbers by at most half a step, uniformly, each times a
-        coefficient of the key. Fresh encryptions of zero are counted for errors and key.
+        Linear schemes: each corner, or landmark, has one cluster for a record and a weight of at most s_w, so the
+        squares of all clusters' weights of one record sum to at most F s_w^2, with F corners; an error under a common
+        key is counted as a whole, as if all of it were a form of one kind of secret. Circuit: eight deviations of each
+        output are at most `flood`. The switch to fewer bits rounds N numbers by at most half a step, uniformly, each
+        times a coefficient of the key. Fresh encryptions of zero are counted for errors and key.
         """
         outputs = self.rounds * self.k * (self.d + 1)
         kind = errors_of(scales.ring, self.keys)

@@ -23,8 +23,8 @@ from fastlloyd.protocols.vertical_he.frame import seeded
 from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder, Refresher, encrypt_integers
 from fastlloyd.protocols.vertical_he.he.exact import Prepared, Products, Transformed, Unrounded
 from fastlloyd.protocols.vertical_he.he.lattice import Sample
+from fastlloyd.protocols.vertical_he.math import grid
 from fastlloyd.protocols.vertical_he.math.computer import Computer, Work
-from fastlloyd.protocols.vertical_he.math.grid import corners, nearest, shares
 from fastlloyd.protocols.vertical_he.plan import Plan
 
 _AT_ONCE = 17
@@ -49,7 +49,7 @@ def encrypt_block(
     -----
     Sees: the computing party sees ciphertexts of n records' shares and cannot open them.
     """
-    return encrypt_values(plan, context, encrypter, shares(raw_columns[:, plan.rows(block)], plan.grid))
+    return encrypt_values(plan, context, encrypter, grid.shares(raw_columns[:, plan.rows(block)], plan.grid))
 
 
 def encrypt_values(
@@ -79,10 +79,9 @@ class LinearEngine(Computer):
         super().__init__(plan, raw_columns)
         self._turns = dict(turns or {})
         self._others = plan.columns(plan.holder)
-        self._corners = corners(plan.grid, plan.axes)
-        at_once = min(len(self._corners), _AT_ONCE)
+        at_once = min(plan.corners, _AT_ONCE)
         self._products = Products(self._context, at_once, self._scale)
-        self._parts = [slice(start, start + at_once) for start in range(0, len(self._corners), at_once)]
+        self._parts = [slice(start, start + at_once) for start in range(0, plan.corners, at_once)]
         self._blocks: dict[int, Prepared] = {}
         self._kept: dict[tuple[int, int], Transformed] = {}
         self._room = _KEPT_BYTES
@@ -106,7 +105,8 @@ class LinearEngine(Computer):
     def labels(self, centers: NDArray[np.float64], block: int, part: slice) -> NDArray[np.int16]:
         """Return the cluster of each of some corners, for each record of a block; int16, shape (corners, m)."""
         own = self._columns[:, self.plan.rows(block)]
-        return nearest(partial_scores(centers, own, self._own), self._pulls(centers, self._places(part)))
+        pulls = grid.pulls(self._places(part), centers[:, list(self._others)])
+        return grid.nearest(partial_scores(centers, own, self._own), pulls)
 
     def values(self, centers: NDArray[np.float64], block: int, cluster: int) -> NDArray[np.float64]:
         """Return the integer weights of a block's records in a cluster's sums of own columns, shape (d_own, m)."""
@@ -121,14 +121,7 @@ class LinearEngine(Computer):
 
     def _places(self, part: slice) -> NDArray[np.float64]:
         """Return the places of some corners, shape (corners, axes)."""
-        return self._corners[part].astype(np.float64) * (2.0 / self.plan.grid) - 1.0
-
-    def _pulls(self, centers: NDArray[np.float64], places: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the corners' part of the squared distances, see `grid.nearest`."""
-        pulls = np.zeros((len(places), self.plan.k))
-        for axis, column in enumerate(self._others):
-            pulls += 2.0 * places[:, axis, None] * centers[:, column]
-        return pulls
+        return grid.places(self.plan.grid, self.plan.axes)[part]
 
     def factors(self, part: slice) -> NDArray[np.float64]:
         """Return the integer weights of corners in counts and sums of encrypted columns, shape (1 + c, corners)."""
@@ -182,10 +175,12 @@ class Running:
         mask: NDArray[np.bool_],
         factors: NDArray[np.float64],
         values: NDArray[np.float64],
+        *,
+        others: Sequence[Transformed] = (),
     ) -> None:
         """Add products to a cluster's sums; see `Products.add`."""
         sums, count = self._open.get(cluster) or (self._products.zeros(len(self._places)), 0)
-        self._products.add(sums, ciphers, mask, factors, values)
+        self._products.add(sums, ciphers, mask, factors, values, others=others)
         self._open[cluster] = sums, count + len(mask)
         if count + 2 * len(mask) > self._most:
             self._close(cluster)

@@ -13,7 +13,7 @@ encrypted block (the linear schemes divide the remaining ones by clusters), and 
     message of `multiprocessing.connection`: kind u8 | body         little endian
     SETUP     plan, number of records, place among the workers: JSON, its length u32 before it; then columns as float64
     KEYS      byte strings, each behind its length (u32)
-    BEGIN     centres as float64
+    BEGIN     round u32 | centres as float64
     LOAD      owner u32 | block u32 | byte strings
     ADD_UP    centres as float64
     DONE / PROGRESS fraction f64 / SUMS constants and vectors as int64 / REFUSED text / FAILED text
@@ -48,12 +48,12 @@ from fastlloyd.protocols.vertical_he.math.computer import Computer, Engine, Work
 from fastlloyd.protocols.vertical_he.math.cost import Shape
 from fastlloyd.protocols.vertical_he.math.linear import LinearEngine
 from fastlloyd.protocols.vertical_he.math.pairwise import PairwiseEngine
-from fastlloyd.protocols.vertical_he.math.projection import ProjectionEngine
-from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PROJECTION, TWO_PARTY
+from fastlloyd.protocols.vertical_he.math.renewed import RenewedEngine
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, RENEWED, TWO_PARTY
 from fastlloyd.protocols.vertical_he.plan import Plan
 
 _Pipe: TypeAlias = "Connection[Any, Any]"
-_LENGTH = struct.Struct("<I")
+_NUMBER = struct.Struct("<I")
 _PLACE = struct.Struct("<II")
 _FRACTION = struct.Struct("<d")
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
@@ -115,7 +115,7 @@ class WorkerEngine(Engine):
             for number in range(count):
                 values = {"plan": plan.to_json(), "n": n, "number": number, "engines": count}
                 described = json.dumps(values).encode()
-                self._write(number, _Kind.SETUP, _LENGTH.pack(len(described)) + described + columns)
+                self._write(number, _Kind.SETUP, _NUMBER.pack(len(described)) + described + columns)
                 self._busy.add(number)
         except BaseException:
             self.close()
@@ -142,9 +142,10 @@ class WorkerEngine(Engine):
         self._command(range(len(self._workers)), _Kind.KEYS, _join(parts))
         self._settle()
 
-    def begin(self, centers: NDArray[np.float64]) -> None:
-        """Send the centres of a round before its blocks."""
-        self._command(range(len(self._workers)), _Kind.BEGIN, np.ascontiguousarray(centers, "<f8").tobytes())
+    def begin(self, t: int, centers: NDArray[np.float64]) -> None:
+        """Send the centres of round t before its blocks."""
+        body = _NUMBER.pack(t) + np.ascontiguousarray(centers, "<f8").tobytes()
+        self._command(range(len(self._workers)), _Kind.BEGIN, body)
 
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
         """Hand one encrypted block to its worker.
@@ -234,7 +235,7 @@ def make_engine(plan: Plan, raw_columns: NDArray[np.float64], *, number: int = 0
     if plan.scheme == PAIRWISE:
         return PairwiseEngine(plan, raw_columns)
     shared = shared_blocks(plan, engines, plan.blocks_of(raw_columns.shape[1]))
-    kind = ProjectionEngine if plan.scheme == PROJECTION else LinearEngine
+    kind = RenewedEngine if plan.scheme in RENEWED else LinearEngine
     return kind(plan, raw_columns, turns=dict.fromkeys(shared, (number, engines)))
 
 
@@ -334,14 +335,14 @@ def _receive(pipe: _Pipe) -> tuple[_Kind, bytes]:
 
 
 def _join(parts: Sequence[bytes]) -> bytes:
-    return b"".join(piece for part in parts for piece in (_LENGTH.pack(len(part)), part))
+    return b"".join(piece for part in parts for piece in (_NUMBER.pack(len(part)), part))
 
 
 def _split(content: bytes) -> list[bytes]:
     parts, start = [], 0
     while start < len(content):
-        (length,) = _LENGTH.unpack_from(content, start)
-        start += _LENGTH.size
+        (length,) = _NUMBER.unpack_from(content, start)
+        start += _NUMBER.size
         parts.append(content[start : start + length])
         start += length
     return parts
@@ -361,10 +362,10 @@ class _Worker:
     def obey(self, kind: _Kind, body: bytes) -> None:
         """Carry out one command and answer."""
         if kind is _Kind.SETUP:
-            (length,) = _LENGTH.unpack_from(body)
-            described = json.loads(body[_LENGTH.size : _LENGTH.size + length])
+            (length,) = _NUMBER.unpack_from(body)
+            described = json.loads(body[_NUMBER.size : _NUMBER.size + length])
             plan = Plan.from_json(described["plan"])
-            columns = np.frombuffer(body[_LENGTH.size + length :], "<f8").reshape(-1, described["n"])
+            columns = np.frombuffer(body[_NUMBER.size + length :], "<f8").reshape(-1, described["n"])
             self._engine = make_engine(plan, columns, number=described["number"], engines=described["engines"])
             return _send(self._out, _Kind.DONE)
         if self._engine is None:
@@ -374,7 +375,8 @@ class _Worker:
         if kind is _Kind.KEYS:
             self._engine.keys(_split(body))
         elif kind is _Kind.BEGIN:
-            self._engine.begin(_centers(self._engine.plan, body))
+            (t,) = _NUMBER.unpack_from(body)
+            self._engine.begin(t, _centers(self._engine.plan, body[_NUMBER.size :]))
         else:
             owner, block = _PLACE.unpack_from(body)
             self._engine.load(owner, block, _split(body[_PLACE.size :]))
