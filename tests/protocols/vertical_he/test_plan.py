@@ -251,7 +251,7 @@ def test_the_seconds_of_a_round_are_known_before_it() -> None:
     assert shared(plan, 5) == shared(plan, 256) == pytest.approx(1 / 5)
     few = make_plan(parameters(10_000, 2), names(1, 1))
     assert few.scheme == "linear" and shared(few, 8) == pytest.approx(1 / 5)
-    circuit = make_plan(parameters(20_000, 3), names(3, 3))
+    circuit = make_plan(parameters(20_000, 3, scheme="pairwise"), names(3, 3))
     assert circuit.blocks == 3
     assert shared(circuit, 2) == pytest.approx(2 / 3)
     assert shared(circuit, 3) == shared(circuit, 8) == pytest.approx(1 / 3)
@@ -370,7 +370,8 @@ def test_rounds_are_fewer_where_noise_would_drown_them_and_nothing_is_weighed() 
         ((2, 1), {"rounds": 5}, ()),
         ((2, 1), {"shrink": False}, ()),
         ((2, 1), {"noise": "flooding"}, ()),
-        ((3, 3), {}, ()),
+        ((3, 3), {}, (0, 1, 2)),
+        ((3, 3), {"scheme": "pairwise"}, ()),
         ((2, 2), {}, (0, 1)),
     ],
 )

@@ -1,6 +1,6 @@
 """What landmarks cost in quality: vertical-he's loss beside that of exact Lloyd's steps with the same noise, and the circuit's.
 
-    python papers/benchmarks/landmarks.py [--starts N] [--data-dir DIR] [--output papers/benchmarks/results]
+    python papers/benchmarks/vertical_he_landmarks.py [--starts N] [--data-dir DIR] [--output papers/benchmarks/results]
 
 Rounds in clear, by the plan that the parties would make: only the encryption's errors are left out. *Exact* has the landmarks' plan
 and noise, but each record goes to its nearest centre. A pair of runs has the same start and noise, and yet may end in another
@@ -129,13 +129,13 @@ def main() -> None:
 {describe_machine()}, commit {describe_commit(Path(__file__).parent, Path(__file__).name)}. Rounds in clear, {arguments.starts} starts (seeds from 0 on, for
 start, landmarks and noise); NICV on [-1, 1], mean over starts. *Landmarks* and *circuit*: NICV over that of exact Lloyd's steps with the
 landmarks' noise and the same start, median (least to largest). Number of landmarks, width and rounds were chosen on the last
-{CHOSEN_ON} sets (adult with other columns) and not changed after. Made by `python papers/benchmarks/landmarks.py --starts {arguments.starts}`.
+{CHOSEN_ON} sets (adult with other columns) and not changed after. Made by `python papers/benchmarks/vertical_he_landmarks.py --starts {arguments.starts}`.
 
 {markdown_table(header, rows)}
 """
     print(text)
     if arguments.output:
-        (arguments.output / "landmarks.md").write_text(text)
+        (arguments.output / "vertical_he_landmarks.md").write_text(text)
 
 
 if __name__ == "__main__":
