@@ -34,12 +34,12 @@ _WARM = (
     *("net.delay", "net.mpi.transport", "net.tcp.hub", "net.tcp.spoke", "privacy.accountant", "privacy.calibration"),
     *(f"protocols.{name}.protocol" for name in ("fastlloyd", "feddp", "kfed", "secfc", "vertical_dp", "vertical_he")),
     *("report.announcer", "report.labelling", "report.plot", "report.table", "run.execute", "run.inputs"),
-    *("supervise.lifeline", "supervise.supervisor"),
+    *("supervise.lifeline", "supervise.offers", "supervise.supervisor", "watch.status"),
 )
 _WARM_OTHERS = (
     *("cryptography.hazmat.backends.openssl.backend", "encodings.ascii", "encodings.idna", "encodings.utf_8_sig"),
     *("tests.adversary.arena", "tests.adversary.losses", "tests.adversary.relay"),  # what prepares a process
-    *("dp_accounting.pld.privacy_loss_distribution", "scipy.optimize", "scipy.special", "tenseal"),
+    *("dp_accounting.pld.privacy_loss_distribution", "mpmath", "scipy.optimize", "scipy.special", "tenseal.sealapi"),
 )
 
 
