@@ -29,6 +29,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -145,14 +146,11 @@ class DescribedColumn:
 
     @property
     def all_edges(self) -> NDArray[np.float64]:
-        """The edges of the bins of numbers from the lower bound to the upper one; of whole numbers the numbers."""
-        if self.whole:
-            return np.arange(self.bottom, self.top + 1.0)
-        if self.edges:
-            return np.array(self.edges)
-        if self.bins is None:
-            raise ConfigError(f"column {self.name!r}: its number of bins is not settled yet")
-        return np.linspace(self.bottom, self.top, self.bins + 1)
+        """The edges of the bins of numbers from the lower bound to the upper one; of whole numbers the numbers.
+
+        Read-only.
+        """
+        return _all_edges(self)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -319,6 +317,21 @@ def _by_name(error: str, values: object) -> str:
         return error
     called, rest = f"column {name[:200]!r}", error[at.end() :].removeprefix(".").removeprefix(": ")
     return rest if rest.startswith(called) else f"{called}: {rest}"
+
+
+@lru_cache(maxsize=1 << 8)
+def _all_edges(column: DescribedColumn) -> NDArray[np.float64]:
+    """Return a column's edges; cached, because each number of a description asks for them several times."""
+    if column.whole:
+        edges = np.arange(column.bottom, column.top + 1.0)
+    elif column.edges:
+        edges = np.array(column.edges)
+    elif column.bins is None:
+        raise ConfigError(f"column {column.name!r}: its number of bins is not settled yet")
+    else:
+        edges = np.linspace(column.bottom, column.top, column.bins + 1)
+    edges.flags.writeable = False
+    return edges
 
 
 @dataclass(frozen=True, slots=True)
