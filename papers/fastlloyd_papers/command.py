@@ -13,7 +13,15 @@ from typing import NoReturn
 from fastlloyd.cli.options import Parser
 from fastlloyd.data.form import DATA_DIR_VARIABLE
 from fastlloyd.errors import EXIT_OK, ConfigError, Interrupted
-from fastlloyd_papers.engine.registry import BENCHES, DEFAULT_OUTPUT, Options, find_bench, run_bench
+from fastlloyd_papers.engine.registry import (
+    BENCHES,
+    RESULTS,
+    Options,
+    default_output,
+    find_bench,
+    list_benches,
+    run_bench,
+)
 from fastlloyd_papers.engine.sitting import NAME as ALL
 from fastlloyd_papers.engine.sitting import run_all
 from fastlloyd_papers.scoreboard.page import NAME as SCOREBOARD
@@ -24,19 +32,27 @@ def parser() -> Parser:
     """Return the parser of the flags."""
     made = Parser(
         prog="fastlloyd bench",
-        description="Regenerate a table or figure of a paper: CSV, Markdown and PNG, published figures beside ours. "
-        "The Markdown is printed last. An interrupted benchmark goes on where it was.",
+        description="Regenerate a table or figure of a paper: CSV, Markdown and, with matplotlib, PNG, published "
+        "figures beside ours; each says how it was made. The Markdown is printed last. An interrupted benchmark goes "
+        "on where it was, with the same data and code. Results are never replaced by less complete ones.",
     )
     made.add_argument(
         "name",
         nargs="?",
         metavar="NAME",
         help=f"which one; --list names them; {ALL} runs one after the other; {SCOREBOARD} "
-        f"writes {PAGE} from the files in --output",
+        f"writes {PAGE} from the committed results, or a page beside those of another --output",
     )
-    made.add_argument("--list", action="store_true", help="list the benchmarks")
+    made.add_argument(
+        "--list", action="store_true", help="list the benchmarks, the data they read and how long they took"
+    )
     made.add_argument("--quick", action="store_true", help="a cut-down version, at most four minutes on two cores")
-    made.add_argument("--output", type=Path, default=DEFAULT_OUTPUT, metavar="DIR", help=f"default {DEFAULT_OUTPUT}")
+    made.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help=f"default {RESULTS} in a checkout, else bench-results; with --quick bench-quick",
+    )
     made.add_argument(
         "--data-dir",
         metavar="DIR",
@@ -86,13 +102,13 @@ def main(argv: Sequence[str]) -> int:
     """
     arguments = parser().parse_args(list(argv))
     if arguments.list:
-        width = max(len(bench.name) for bench in BENCHES)
-        sys.stdout.writelines(f"{bench.name:<{width}}  {bench.summary}\n" for bench in BENCHES)
+        sys.stdout.write(list_benches())
         return EXIT_OK
     if arguments.name is None:
         raise ConfigError(f"expected the name of a benchmark: {', '.join(bench.name for bench in BENCHES)}")
+    output = arguments.output or default_output(quick=arguments.quick)
     if arguments.name == SCOREBOARD:
-        sys.stdout.write(write_page(arguments.output))
+        sys.stdout.write(write_page(output))
         return EXIT_OK
     if arguments.name != ALL:
         find_bench(arguments.name)
@@ -102,7 +118,7 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError("--peer-python needs --peer DIR, the checkout that it is to run")
     options = Options(
         quick=arguments.quick,
-        output=arguments.output,
+        output=output,
         data_dir=arguments.data_dir,
         peer=arguments.peer,
         peer_python=arguments.peer_python or sys.executable,

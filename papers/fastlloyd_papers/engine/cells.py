@@ -1,32 +1,38 @@
 """Partial results: each measured cell is kept at once, so that an interrupted benchmark goes on where it was.
 
 A cell is a mapping of plain values that names what is measured. It is kept under its own parameters
-together with version, machine and benchmark, so figures of another machine are never mixed in. The file also names the
-commits at which cells were measured.
+together with benchmark, machine, versions, commit and the digests of the data, so figures of another machine, of other
+code or of other data are never mixed in.
 """
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import json
 import multiprocessing
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-import fastlloyd
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.cores import cores
+from fastlloyd.randomness.secret import KeyedRandom
 from fastlloyd.report.files import write_atomic
-from fastlloyd_papers.engine.machine import describe_commit
+from fastlloyd.version import __version__
+from fastlloyd_papers.engine.machine import describe_machine
+from fastlloyd_papers.engine.publish import Desk
 from fastlloyd_papers.engine.quiet import Watch
+from fastlloyd_papers.engine.registry import Options
 
 Cell = Mapping[str, Any]
 
-_COMMITS = "commits"
-_PACKAGE = Path(fastlloyd.__file__).resolve().parent
+_PR_SET_PDEATHSIG = 1
 # Of a cell that others disturbed.
 _ATTEMPTS = 2
 
@@ -40,6 +46,8 @@ class CellStore:
         In the output folder; it need not exist.
     context : mapping
         What all cells have in common: benchmark, version, machine.
+    desk : Desk, optional
+        Of a run that keeps the cells until its files are in place; it counts what was measured.
 
     Raises
     ------
@@ -47,9 +55,11 @@ class CellStore:
         The file is there and is not a file of cells, or the folder cannot be made.
     """
 
-    def __init__(self, path: Path, context: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, context: Mapping[str, Any], desk: Desk | None = None) -> None:
         self._path = path
-        self._context = dict(context)
+        # As it will be read: lists, no tuples.
+        self._context = json.loads(json.dumps(dict(context)))
+        self._desk = desk
         self._cells: dict[str, Any] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,14 +70,12 @@ class CellStore:
             cells = json.loads(text)
         except ValueError:
             cells = None
-        commits = cells.pop(_COMMITS, []) if isinstance(cells, dict) else None
-        if not isinstance(commits, list):
+        if not isinstance(cells, dict):
             raise ConfigError(f"{path}: expected partial results of a benchmark, got something else; remove the file")
         self._cells = cells
-        if cells and not commits:
-            commits = ["?"]  # of a version that did not name them
-        # A dictionary keeps the order, and each commit once.
-        self._commits = list(dict.fromkeys([*commits, describe_commit(_PACKAGE, "version.py") or ""]))
+        if desk is not None:
+            desk.resumed |= any(self._is_own(key) for key in cells)
+            desk.drops.append(self._drop)
 
     def find(self, cell: Cell) -> Any:
         """Return what was measured for a cell, or None."""
@@ -81,22 +89,68 @@ class CellStore:
         """Write several cells down at once."""
         for cell, value in found:
             self._cells[self._key(cell)] = value
-        write_atomic(self._path, json.dumps({_COMMITS: self._commits, **self._cells}, indent=0) + "\n")
+        write_atomic(self._path, json.dumps(self._cells, indent=0) + "\n")
+
+    def count(self, cells: Sequence[Cell]) -> None:
+        """Tell the run how many cells it has, and how often what differs in its run alone was measured."""
+        if self._desk is not None:
+            self._desk.cells += len(cells)
+            alone = {cell[key] for key in ("run", "seed") for cell in cells if key in cell}
+            self._desk.runs = max(self._desk.runs, len(alone), *(cell.get("runs", 1) for cell in cells), 0)
 
     def remove(self) -> None:
-        """Remove the file: the benchmark is complete, and the next one measures anew."""
-        self._path.unlink(missing_ok=True)
+        """Remove the file: the benchmark is complete, and the next one measures anew; a run does so at its end."""
+        if self._desk is None:
+            self._path.unlink(missing_ok=True)
+
+    def _drop(self) -> None:
+        """Remove this run's cells, and the file where no others are left."""
+        self._cells = {key: value for key, value in self._cells.items() if not self._is_own(key)}
+        if self._cells:
+            write_atomic(self._path, json.dumps(self._cells, indent=0) + "\n")
+        else:
+            self._path.unlink(missing_ok=True)
+
+    def _is_own(self, key: str) -> bool:
+        """Whether a cell is of this data, code and machine."""
+        parts = json.loads(key)
+        return isinstance(parts, list) and parts[0] == self._context
 
     def _key(self, cell: Cell) -> str:
-        return json.dumps({**self._context, **cell}, sort_keys=True)
+        return json.dumps([self._context, dict(cell)], sort_keys=True)
 
 
-def earlier_commits(path: Path) -> list[str]:
-    """Return the commits at which the cells of a file were measured; none where there is no such file."""
-    try:
-        return list(map(str, json.loads(path.read_text(encoding="utf-8"))[_COMMITS]))
-    except (OSError, ValueError, LookupError, TypeError):
-        return []
+def open_cells(options: Options, name: str, **context: Any) -> CellStore:
+    """Open the partial results of a benchmark, kept apart from those of other data, code or machines.
+
+    Parameters
+    ----------
+    options : Options
+    name : str
+    context : plain values
+        What else all cells have in common.
+
+    Raises
+    ------
+    ConfigError
+        As `CellStore`.
+    """
+    desk = options.desk
+    folder, key = (options.output, {}) if desk is None else (desk.folder, desk.key)
+    common = {"bench": name, "machine": describe_machine(), "software": f"fastlloyd {__version__}"}
+    return CellStore(folder / f"{name}.partial.json", {**common, **context, **key}, desk)
+
+
+def seed_of(cell: Cell) -> int:
+    """Return the seed of a cell's noise, from its contents."""
+    text = json.dumps(dict(cell), sort_keys=True)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
+
+
+def stream_of(cell: Cell, use: str = "") -> KeyedRandom:
+    """Return a stream of a cell's noise or keys that is the same each time: for measurements only, never for a run."""
+    text = json.dumps({**cell, "use": use}, sort_keys=True).encode()
+    return KeyedRandom(hashlib.sha256(b"noise" + text).digest(), hashlib.sha256(b"further" + text).digest())
 
 
 def measure_cells(
@@ -155,6 +209,7 @@ def measure_cells(
                 bar.set_postfix_str(str(cell.get("name", "")), refresh=True)
                 bar.update()
     values = [store.find(cell) for cell in cells]
+    store.count(cells)
     if watch is not None:
         watch.check(values)
     return values
@@ -176,13 +231,34 @@ def _measured(
     if workers <= 1:
         yield from ((cell, measure(cell)) for cell in cells)
         return
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
-    try:
+    with worker_pool(workers) as pool:
         waiting = {pool.submit(_measure_group, measure, group): group for group in groups.values()}
         for done in as_completed(waiting):
             yield from zip(waiting[done], done.result(), strict=True)
+
+
+@contextmanager
+def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Open processes that measure; they end with this one, however it ends."""
+    pool = ProcessPoolExecutor(
+        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent, initargs=(os.getpid(),)
+    )
+    try:
+        yield pool
+    except BaseException:
+        for child in multiprocessing.active_children():
+            child.kill()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent(parent: int) -> None:
+    """Let the kernel end this process with its parent, also where that was killed."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _measure_group(measure: Callable[[Cell], Any], cells: Sequence[Cell]) -> list[Any]:

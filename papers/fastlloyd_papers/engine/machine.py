@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +64,29 @@ def describe_commit(folder: Path, file: str) -> str | None:
         _git(folder, "status", "--porcelain", "-uno", "."),
     )
     return None if commit is None else commit + ("+" if changes else "")
+
+
+@lru_cache  # the code that runs is that of the start
+def describe_code(checkout: Path) -> str | None:
+    """Name the commit of a checkout of fastlloyd; a plus and a digest of the changes follow where code differs from it.
+
+    Parameters
+    ----------
+    checkout : Path
+        Holds `fastlloyd/` and, with the benchmarks, `papers/`.
+
+    Returns
+    -------
+    str or None
+        None where there is no such checkout.
+    """
+    if _git(checkout, "ls-files", "--error-unmatch", "fastlloyd/version.py") is None:
+        return None
+    commit = _git(checkout, "rev-parse", "--short=12", "HEAD")
+    changes = _git(checkout, "diff", "HEAD", "--", "fastlloyd", "papers/fastlloyd_papers")
+    if commit is None or not changes:
+        return commit
+    return f"{commit}+{hashlib.sha256(changes.encode()).hexdigest()[:8]}"
 
 
 def _git(folder: Path, *words: str) -> str | None:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
+import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+import fastlloyd
 from fastlloyd.errors import ConfigError, did_you_mean
-from fastlloyd_papers.engine.cells import earlier_commits
-from fastlloyd_papers.engine.origin import describe_origin, keep_origin
+from fastlloyd.version import __version__
+from fastlloyd_papers.engine.machine import describe_code, describe_machine
+from fastlloyd_papers.engine.origin import FULL, QUICK, SEEDED, UNSEEDED, Origin, describe_software, read_origins
+from fastlloyd_papers.engine.publish import Desk, check_folder, check_replaceable, publish
 from fastlloyd_papers.engine.quiet import Watch
+from fastlloyd_papers.sets.present import find_sets
 
-DEFAULT_OUTPUT = Path("papers") / "benchmarks" / "results"
+RESULTS = Path("papers") / "benchmarks" / "results"
+_ELSEWHERE = {FULL: Path("bench-results"), QUICK: Path("bench-quick")}
+_MODULES = ("scipy", "sklearn", "threadpoolctl", "tqdm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +35,9 @@ class Options:
     quick : bool
         A cut-down version, at most four minutes on two cores.
     output : Path
-        Where CSV, Markdown, PNG and the partial results stand.
+        Where a benchmark writes CSV, Markdown and PNG; `run_bench` puts them in place from there.
+    desk : Desk or None
+        Where the partial results stand, and what was measured; `run_bench` makes it.
     data_dir : str or None
         Folder of NAME.csv.gz files.
     peer : Path or None
@@ -47,7 +59,8 @@ class Options:
     """
 
     quick: bool = False
-    output: Path = DEFAULT_OUTPUT
+    output: Path = RESULTS
+    desk: Desk | None = None
     data_dir: str | None = None
     peer: Path | None = None
     peer_python: str = field(default_factory=lambda: sys.executable)
@@ -65,22 +78,37 @@ class Bench:
 
     Attributes
     ----------
+    data : tuple of str
+        Sets that it reads from --data-dir, or that are part of fastlloyd.
     timed : bool
         Whether it measures time: then it needs a quiet machine. Errors do not.
+    seeded : bool
+        Whether noise and keys follow from the names of its measurements. Runs of parties draw theirs.
     """
 
     name: str
     module: str
     summary: str
     accepts: frozenset[str] = frozenset()
+    data: tuple[str, ...] = ()
     timed: bool = False
+    seeded: bool = True
 
+
+_REAL = ("iris", "lsun", "s1", "house", "adult", "wine", "breast", "yeast", "mnist", "birch2")
+_G2 = tuple(f"g2_{d}_30" for d in (2, 4, 8, 16, 32, 64, 128, 256))
+_CENSUS = ("census-federal", "census-nonprofit", "census-self")
+_STACKOVERFLOW = tuple(
+    f"stackoverflow-{pair}"
+    for pair in ("github-pdf", "facebook-hibernate", "machine-learning-math", "plotting-cookies")
+)
 
 BENCHES = (
     Bench(
         name="fastlloyd-table3",
         module="fastlloyd_papers.fastlloyd.table3",
         summary="FastLloyd Table 3: time and bytes of a round, lan and wan, rings of 32 and 64 bits",
+        data=("lsun", "s1"),
         accepts=frozenset({"peer", "shaped"}),
         timed=True,
     ),
@@ -94,12 +122,14 @@ BENCHES = (
         name="fastlloyd-fig2",
         module="fastlloyd_papers.fastlloyd.fig2",
         summary="FastLloyd Figure 2: NICV against epsilon on ten real sets",
+        data=_REAL,
         accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="fastlloyd-fig3",
         module="fastlloyd_papers.fastlloyd.fig3",
         summary="FastLloyd Figure 3: error against features (G2) and clusters (Synth-K)",
+        data=_G2,
         accepts=frozenset({"jobs"}),
     ),
     Bench(
@@ -118,12 +148,14 @@ BENCHES = (
         name="fastlloyd-fig6-8",
         module="fastlloyd_papers.fastlloyd.fig6_8",
         summary="FastLloyd Figures 6 to 8: silhouette, Davies-Bouldin, centroid error",
+        data=_REAL,
         accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="fastlloyd-plus",
         module="fastlloyd_papers.fastlloyd.plus",
         summary="fastlloyd-plus against fastlloyd: NICV on ten real sets",
+        data=_REAL,
         accepts=frozenset({"jobs"}),
     ),
     Bench(
@@ -136,18 +168,21 @@ BENCHES = (
         name="utility-league",
         module="fastlloyd_papers.utility.league",
         summary="every private k-means at hand side by side: NICV on 11 real sets and on unequal sizes",
+        data=(*_REAL, "letter"),
         accepts=frozenset({"jobs", "only"}),
     ),
     Bench(
         name="feddp-fig1",
         module="fastlloyd_papers.feddp.fig1",
         summary="FedDP-KMeans Figures 1, 8, 9: cost against epsilon, one record protected",
+        data=_CENSUS,
         accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="feddp-fig2",
         module="fastlloyd_papers.feddp.fig2",
         summary="FedDP-KMeans Figures 2, 10 to 14: cost against epsilon, all records of a user protected",
+        data=_STACKOVERFLOW,
         accepts=frozenset({"jobs"}),
     ),
     Bench(
@@ -166,11 +201,13 @@ BENCHES = (
         name="feddp-tables2-5",
         module="fastlloyd_papers.feddp.tables",
         summary="FedDP-KMeans Tables 2 to 5: parts of the budget and Lloyd steps of the best runs",
+        data=(*_CENSUS, *_STACKOVERFLOW),
     ),
     Bench(
         name="feddp-assumptions",
         module="fastlloyd_papers.feddp.assumptions",
         summary="FedDP-KMeans Table 1, App. G.2: radius of the data, and what the theory asks of them",
+        data=_CENSUS,
         accepts=frozenset({"jobs"}),
     ),
     Bench(
@@ -189,6 +226,7 @@ BENCHES = (
         name="secfc-table3",
         module="fastlloyd_papers.secfc.table3",
         summary="SecFC Table 3: accuracy on rotated MNIST digits",
+        data=("mnist",),
         accepts=frozenset({"jobs"}),
     ),
     Bench(
@@ -201,6 +239,7 @@ BENCHES = (
         name="secfc-attacks",
         module="fastlloyd_papers.secfc.attacks",
         summary="SecFC: what attacks recover from what the server decodes, with each protection and without",
+        data=("iris",),
     ),
     Bench(
         name="vertical-he-table3",
@@ -213,6 +252,7 @@ BENCHES = (
         name="vertical-he-table4",
         module="fastlloyd_papers.vertical_he.table4",
         summary="Vertical HE Table 4: loss and accuracy at epsilon = 1 beside plain k-means",
+        data=("s1", "har", "taxi", "bank", "loan", "g2_2_30", "g2_4_30", "house", "iris"),
         accepts=frozenset({"jobs"}),
         timed=True,
     ),
@@ -227,42 +267,50 @@ BENCHES = (
         name="vertical-he-fig5",
         module="fastlloyd_papers.vertical_he.fig5",
         summary="Vertical HE Figure 5: loss and accuracy on S1 against epsilon",
+        seeded=False,
+        data=("s1",),
         accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-he-weighing",
         module="fastlloyd_papers.vertical_he.weighing",
         summary="vertical-he on real sets: NICV with weighed centres and with sum over count",
+        data=("breast", "iris", "wine", "lsun", "house", "s1", "yeast", "adult", "letter"),
         accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-dp-fig3",
         module="fastlloyd_papers.vertical_dp.fig3",
         summary="Vertical DP Figures 3, 4 and 7: loss, V-score, error of the weights, two and four parties",
+        data=("letter", "taxi", "loan"),
         accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-dp-fig5",
         module="fastlloyd_papers.vertical_dp.fig5",
         summary="Vertical DP Figure 5: uneven numbers of columns",
+        data=("loan",),
         accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-dp-fig6",
         module="fastlloyd_papers.vertical_dp.fig6",
         summary="Vertical DP Figure 6: loss against the number of parties",
+        data=("letter", "loan"),
         accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-dp-fig8",
         module="fastlloyd_papers.vertical_dp.fig8",
         summary="Vertical DP Figure 8: privacy of the local clusters or of the weights alone",
+        data=("letter", "taxi", "loan"),
         accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-dp-fig9",
         module="fastlloyd_papers.vertical_dp.fig9",
         summary="Vertical DP Figure 9: loss against the number of local clusters",
+        data=("letter", "taxi", "loan"),
         accepts=frozenset({"jobs"}),
     ),
     Bench(
@@ -351,9 +399,72 @@ def run_bench(name: str, options: Options) -> str:
             raise ConfigError(f"--{flag} means nothing to {name}; it is for {users}")
     if options.jobs is not None and options.jobs < 1:
         raise ConfigError(f"--jobs: expected at least 1 process, got {options.jobs}; leave it out for one per core")
+    for module in _MODULES:
+        if importlib.util.find_spec(module) is None:
+            raise ConfigError(f"the module {module} is not installed; `pip install ./papers` brings all of them")
+    check_folder(options.output)
+    origin = describe_run(bench, options)
+    check_replaceable(options.output, origin, frozenset(bench.data))
     run: Callable[[Options], str] = importlib.import_module(bench.module).run
-    earlier = earlier_commits(options.output / f"{name}.partial.json")
-    origin = describe_origin(name, quick=options.quick, noisy=options.noisy if bench.timed else None, earlier=earlier)
-    text = run(replace(options, watch=Watch(noisy=options.noisy) if bench.timed else None))
-    keep_origin(options.output, origin)
-    return text
+    key = {"data": origin.data, "size": origin.size, "commit": origin.commit, "software": origin.software}
+    desk, begun = Desk(folder=options.output, key=dict(key)), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="fastlloyd-bench-") as folder:
+        aside = replace(
+            options, output=Path(folder), desk=desk, watch=Watch(noisy=options.noisy) if bench.timed else None
+        )
+        text = run(aside)
+        minutes = "" if desk.resumed else f"{(time.monotonic() - begun) / 60:.1f}"
+        counted = {"measurements": str(desk.cells or ""), "runs": str(desk.runs or "")}
+        page = publish(Path(folder), options.output, replace(origin, minutes=minutes, **counted))
+    for drop in desk.drops:
+        drop()
+    return page or text
+
+
+def describe_run(bench: Bench, options: Options) -> Origin:
+    """Say how results of this code, on this machine and these data, come about.
+
+    Raises
+    ------
+    ConfigError
+        A set is not the one that its name says.
+    DataError
+        A file is unreadable.
+    """
+    words = ["fastlloyd", "bench", bench.name]
+    words += [f"--{flag}" for flag in ("quick", "shaped", "noisy") if getattr(options, flag)]
+    words += ["--only", ",".join(options.only)] if options.only else []
+    words += ["--jobs", str(options.jobs)] if options.jobs else []
+    words += ["--data-dir", "DIR"] if options.data_dir else []
+    words += ["--peer", "DIR"] if options.peer else []
+    return Origin(
+        benchmark=bench.name,
+        size=QUICK if options.quick else FULL,
+        commit=describe_code(Path(fastlloyd.__file__).resolve().parents[1]) or "",
+        machine=describe_machine(),
+        version=__version__,
+        noisy="" if not bench.timed else "yes" if options.noisy else "no",
+        command=" ".join(words),
+        seed=UNSEEDED if bench.timed or not bench.seeded else SEEDED,
+        date=datetime.now(UTC).date().isoformat(),
+        software=describe_software(),
+        data=" ".join(found.word for found in find_sets(bench.data, options.data_dir)),
+    )
+
+
+def default_output(*, quick: bool) -> Path:
+    """Return where results go unless a folder is named: what is quick never goes to the committed ones."""
+    return RESULTS if RESULTS.is_dir() and not quick else _ELSEWHERE[QUICK if quick else FULL]
+
+
+def list_benches(folder: Path = RESULTS) -> str:
+    """Write a line for each benchmark: what it is, its data, and how long it took where a folder's results say so."""
+    origins, width = read_origins(folder), max(len(bench.name) for bench in BENCHES)
+    lines = []
+    for bench in BENCHES:
+        took = origins[bench.name].minutes if bench.name in origins else ""
+        machine = origins[bench.name].machine if took else ""
+        needs = f"data: {', '.join(bench.data) or 'made here'}"
+        lasts = f"full: {took} minutes on {machine}" if took else "full: time not recorded"
+        lines.append(f"{bench.name:<{width}}  {bench.summary}; {needs}; {lasts}; quick: at most 4 minutes on 2 cores\n")
+    return "".join(lines)

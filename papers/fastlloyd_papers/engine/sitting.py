@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-from fastlloyd.errors import ConfigError
-from fastlloyd.version import __version__
+from fastlloyd.errors import ConfigError, DataError
 from fastlloyd_papers.engine.cells import CellStore
-from fastlloyd_papers.engine.machine import describe_machine
-from fastlloyd_papers.engine.registry import BENCHES, Options, find_bench, flags_of, run_bench
+from fastlloyd_papers.engine.publish import check_folder
+from fastlloyd_papers.engine.registry import BENCHES, Options, describe_run, find_bench, flags_of, run_bench
 
 NAME = "all"
 
@@ -36,29 +35,24 @@ def run_all(options: Options, *, skip: Sequence[str] = (), say: Callable[[str], 
     names = [
         bench.name for bench in BENCHES if bench.name not in skip and bench.name in (options.only or (bench.name,))
     ]
-    context = {
-        "bench": NAME,
-        "machine": describe_machine(),
-        "version": __version__,
-        "quick": options.quick,
-        "noisy": options.noisy,
-        "shaped": options.shaped,
-        "data_dir": options.data_dir,
-    }
-    store = CellStore(options.output / f"{NAME}.partial.json", context)
+    check_folder(options.output)
+    store = CellStore(options.output / f"{NAME}.partial.json", {"bench": NAME, "shaped": options.shaped})
     failed = {}
     for number, name in enumerate(names, start=1):
-        if store.find({"name": name}):
-            say(f"{number} of {len(names)}: {name} was done before")
-            continue
-        say(f"{number} of {len(names)}: {name}")
+        own = _own(name, options)
         try:
-            run_bench(name, _own(name, options))
-        except ConfigError as error:
+            # Other data, other code: not done before.
+            done = {key: value for key, value in asdict(describe_run(find_bench(name), own)).items() if key != "date"}
+            if store.find(done):
+                say(f"{number} of {len(names)}: {name} was done before")
+                continue
+            say(f"{number} of {len(names)}: {name}")
+            run_bench(name, own)
+        except (ConfigError, DataError) as error:
             failed[name] = str(error)
             say(f"{name} failed: {error}")
         else:
-            store.keep({"name": name}, "done")
+            store.keep(done, "done")
     if failed:
         raise ConfigError(
             f"{len(failed)} of {len(names)} benchmarks failed ({', '.join(failed)}), the first with: "

@@ -20,7 +20,7 @@ from fastlloyd.privacy.calibration import paper_delta
 from fastlloyd.protocols.fastlloyd.plan import make_plan
 from fastlloyd.protocols.fastlloyd.settings import PublicParameters
 from fastlloyd.report.plot import available
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells
 from fastlloyd_papers.engine.chart import Panel, line_panels
 from fastlloyd_papers.engine.files import write_files
 from fastlloyd_papers.engine.generate import Source, Workspace
@@ -118,9 +118,7 @@ def run(options: Options) -> str:
     size = QUICK if options.quick else FULL
     machine, software = describe_machine(), describe_software(mpirun)
     cells = list_cells(size)
-    store = CellStore(
-        options.output / f"{NAME}.partial.json", {"bench": NAME, "machine": machine, "software": software}
-    )
+    store = open_cells(options, NAME, software=software)
     with tempfile.TemporaryDirectory(prefix="fastlloyd-bench-") as folder:
         meter = _meter(Workspace(Path(folder)), mpirun)
         values = measure_cells(cells, meter, store, progress=options.progress, watch=options.watch)

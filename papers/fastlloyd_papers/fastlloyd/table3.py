@@ -18,7 +18,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells
 from fastlloyd_papers.engine.generate import Workspace
 from fastlloyd_papers.engine.machine import describe_machine, describe_software
 from fastlloyd_papers.engine.peer import Peer, open_peer, time_peer
@@ -54,9 +54,7 @@ def run(options: Options) -> str:
         rows, left_out = _usable_rows(work)
         notes += left_out
         cells = list_cells(rows, size, peer, shaped=shaped)
-        store = CellStore(
-            options.output / f"{NAME}.partial.json", {"bench": NAME, "machine": machine, "software": software}
-        )
+        store = open_cells(options, NAME, software=software)
         values = measure_cells(cells, _meter(work, mpirun, peer), store, progress=options.progress, watch=options.watch)
     figures = Figures(rows=rows, cells=cells, values=values, machine=machine, software=software, peer=peer, notes=notes)
     text = write_report(figures, options.output, size, quick=options.quick)

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.public.mixture import make_mixture
-from fastlloyd.version import __version__
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells
 from fastlloyd_papers.engine.files import write_files
 from fastlloyd_papers.engine.machine import describe_machine
 from fastlloyd_papers.engine.registry import Options
@@ -114,10 +113,7 @@ def run(options: Options) -> str:
         for run in range(repeats if source.mixture is not None else 1)
     ]
     machine = describe_machine()
-    store = CellStore(
-        options.output / f"{NAME}.partial.json",
-        {"bench": NAME, "machine": machine, "software": f"fastlloyd {__version__}"},
-    )
+    store = open_cells(options, NAME)
     known = {source.label: source for source in sources}
     values = measure_cells(
         cells, partial(measure, known, options.data_dir), store, progress=options.progress, jobs=options.jobs

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from fastlloyd.version import __version__
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells
 from fastlloyd_papers.engine.machine import describe_machine
 from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.feddp.cost_report import Panel, write_report
@@ -40,8 +39,8 @@ def run_figure(figure: Figure, options: Options) -> str:
             notes += [describe_made(source.file, options.data_dir)] if source.file else []
     sources = {source.label: source for source, _ in chosen}
     cells = [cell for source, size in chosen for cell in list_cells(source, size)]
-    context = {"bench": figure.name, "machine": describe_machine(), "software": f"fastlloyd {__version__}"}
-    store = CellStore(options.output / f"{figure.name}.partial.json", context)
+    machine = describe_machine()
+    store = open_cells(options, figure.name)
     values = measure_cells(
         cells,
         partial(_measure, Workbench(options.data_dir), sources),
@@ -55,7 +54,7 @@ def run_figure(figure: Figure, options: Options) -> str:
         Panel(source, size, [(cell, value) for cell, value in pairs if cell["name"] == source.label])
         for source, size in chosen
     ]
-    text = write_report(figure, panels, options.output, notes=notes, machine=context["machine"], quick=options.quick)
+    text = write_report(figure, panels, options.output, notes=notes, machine=machine, quick=options.quick)
     store.remove()
     return text
 

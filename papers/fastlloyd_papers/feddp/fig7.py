@@ -12,8 +12,7 @@ from typing import Any
 
 from fastlloyd.protocols.feddp.math.stage import CLEAR, margin
 from fastlloyd.report.plot import available
-from fastlloyd.version import __version__
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells
 from fastlloyd_papers.engine.chart import Panel, line_panels
 from fastlloyd_papers.engine.files import write_files
 from fastlloyd_papers.engine.machine import describe_machine
@@ -43,15 +42,15 @@ def run(options: Options) -> str:
     """Measure, write Markdown, CSV and PNG, and give the Markdown."""
     size = QUICK if options.quick else FULL
     cells = list_cells(size)
-    context = {"bench": NAME, "machine": describe_machine(), "software": f"fastlloyd {__version__}"}
-    store = CellStore(options.output / f"{NAME}.partial.json", context)
+    machine = describe_machine()
+    store = open_cells(options, NAME)
     bench = Workbench(options.data_dir)
     values = measure_cells(
         cells, partial(measure, bench), store, progress=options.progress, together=("run",), jobs=options.jobs
     )
     pairs = list(zip(cells, values, strict=True))
     title = f"# FedDP-KMeans, Figure 7: choosing k by the elbow{' (quick)' if options.quick else ''}"
-    parts = [title, conditions(context["machine"], size), markdown_table(*elbow_table(pairs, size))]
+    parts = [title, conditions(machine, size), markdown_table(*elbow_table(pairs, size))]
     picture = chart(pairs, size) if available() else None
     text = write_files(
         options.output, NAME, parts, curves_csv(pairs), picture=picture, about="Cost against the number of clusters"

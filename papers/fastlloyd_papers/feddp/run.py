@@ -26,7 +26,8 @@ from fastlloyd.protocols.kfed.plan import PublicParameters as KfedParameters
 from fastlloyd.protocols.kfed.plan import make_plan as make_kfed_plan
 from fastlloyd.protocols.kfed.server import merge_centers
 from fastlloyd.wire.header import PartyId
-from fastlloyd_papers.feddp.central import CentralResult, Pool, grids_of, run_central
+from fastlloyd_papers.engine.cells import stream_of
+from fastlloyd_papers.feddp.central import CentralResult, Pool, draw_total, grids_of, run_central
 from fastlloyd_papers.feddp.data import Problem, Source, load_problem
 
 DELTA = 1e-6
@@ -123,15 +124,19 @@ class Workbench:
         return self._open[key]
 
     def private(self, problem: Problem, trial: Trial) -> tuple[Plan, float, CentralResult]:
-        """Run one private clustering; gives the plan, the epsilon it spends and the result."""
+        """Run one private clustering; gives the plan, the epsilon it spends and the result; noise from the names."""
         public = public_parameters(problem, trial)
         names = feature_names(problem.points.shape[1])
         plan = make_plan(public, d=len(names), names=names, server_points=problem.server_points)
         epsilon = check_plan(plan, public, d=len(names), names=names)
         if trial.published:
             plan = published_calibration(plan, problem.half_width)
-        silent = None if trial.noise else (lambda t, k: np.zeros(plan.elements(t, k), dtype=np.int64))
-        return plan, epsilon, run_central(self._pool(problem, plan), problem.server_points, plan, silent)
+        secret = stream_of({"name": problem.source.label, **dataclasses.asdict(trial)})
+
+        def noise(t: int, k: int) -> NDArray[np.int64]:
+            return draw_total(plan, t, k, secret) if trial.noise else np.zeros(plan.elements(t, k), dtype=np.int64)
+
+        return plan, epsilon, run_central(self._pool(problem, plan), problem.server_points, plan, noise)
 
     def _pool(self, problem: Problem, plan: Plan) -> Pool:
         """Return the records on a plan's grids; the latest few stay."""

@@ -9,7 +9,7 @@ Source: FedDP-KMeans, App. H.1.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,7 @@ import numpy as np
 
 from fastlloyd.protocols.feddp.settings import PROPORTIONS
 from fastlloyd.report.plot import available
-from fastlloyd.version import __version__
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells
 from fastlloyd_papers.engine.chart import Bars, bar_chart
 from fastlloyd_papers.engine.files import write_files
 from fastlloyd_papers.engine.machine import describe_machine
@@ -165,17 +164,18 @@ FULL = Size(titles=tuple(row.title for row in ROWS), trials=120)
 def run(options: Options) -> str:
     """Measure, write Markdown, CSV and PNG, and give the Markdown."""
     size = QUICK if options.quick else FULL
-    measured = [row for row in ROWS if row.title in size.titles and not is_there(row.source, options.data_dir)]
+    missing = {row.title: is_there(row.source, options.data_dir) for row in ROWS if row.title in size.titles}
+    measured = [row for row in ROWS if missing.get(row.title) == ""]
     cells = [cell for row in measured for cell in list_cells(row, size.trials)]
-    context = {"bench": NAME, "machine": describe_machine(), "software": f"fastlloyd {__version__}"}
-    store = CellStore(options.output / f"{NAME}.partial.json", context)
+    machine = describe_machine()
+    store = open_cells(options, NAME)
     bench = Workbench(options.data_dir)
     sources = {row.title: row.source for row in measured}
     values = measure_cells(
         cells, lambda cell: measure(bench, sources[cell["name"]], cell), store, progress=options.progress
     )
     fronts = {row.title: pareto(cells, values, row.title) for row in measured}
-    text = write_report(fronts, list(zip(cells, values, strict=True)), options, size, context["machine"])
+    text = write_report(fronts, list(zip(cells, values, strict=True)), options, size, machine, missing=missing)
     store.remove()
     return text
 
@@ -231,7 +231,13 @@ def step_fractions(front: Sequence[Cell]) -> list[float]:
 
 
 def write_report(
-    fronts: dict[str, list[Cell]], pairs: Sequence[tuple[Cell, Any]], options: Options, size: Size, machine: str
+    fronts: dict[str, list[Cell]],
+    pairs: Sequence[tuple[Cell, Any]],
+    options: Options,
+    size: Size,
+    machine: str,
+    *,
+    missing: Mapping[str, str],
 ) -> str:
     """Write the Markdown, CSV and PNG files, and give the Markdown."""
     parts = [
@@ -246,6 +252,8 @@ def write_report(
         parts += [f"## Table {number}: parts of the budget", shares_table(fronts, level)]
     for number, level in ((4, "record"), (5, "client")):
         parts += [f"## Table {number}: fraction of runs by Lloyd steps", steps_table(fronts, level)]
+    notes = [f"- {title} is left out: {why}." for title, why in missing.items() if why]
+    parts += ["\n".join(notes)] if notes else []
     picture = chart(fronts) if available() and fronts else None
     return write_files(
         options.output, NAME, parts, trials_csv(fronts, pairs), picture=picture, about="Parts of the budget"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from fastlloyd_papers.engine.origin import read_origins
+from fastlloyd_papers.engine.origin import read_origins, read_rows
 from fastlloyd_papers.engine.registry import why_absent
 
 Entry = Mapping[str, str]
@@ -74,7 +73,7 @@ class Results:
         path = self.folder / f"{name}.csv"
         if not path.is_file():
             return ()
-        return tuple(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+        return tuple(read_rows(path))
 
     def pick(self, name: str, **wanted: object) -> list[Entry]:
         """Return the lines of a CSV that have these values."""

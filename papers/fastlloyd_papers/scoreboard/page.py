@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fastlloyd.report.files import write_atomic
+from fastlloyd_papers.engine.registry import RESULTS
 from fastlloyd_papers.engine.tables import markdown_table
 from fastlloyd_papers.scoreboard import fastlloyd, feddp, secfc, vertical_dp, vertical_he
 from fastlloyd_papers.scoreboard.board import Part, Results
@@ -36,28 +37,29 @@ _WORDS = (
 )
 
 
-def write_page(folder: Path, page: Path = PAGE) -> str:
-    """Write the page of a folder of results, and return it.
+def write_page(folder: Path, page: Path | None = None) -> str:
+    """Write the page of a folder of results, and return it; of the committed ones into docs, of others beside them.
 
     Raises
     ------
     ConfigError
         The page cannot be written, or the folder's origins cannot be read.
     """
-    text = make_page(folder)
-    write_atomic(page, text)
+    committed = folder.resolve() == RESULTS.resolve()
+    text = make_page(folder, _RESULTS if committed or page is not None else ".")
+    write_atomic(page or (PAGE if committed else folder / PAGE.name), text)
     return text
 
 
-def make_page(folder: Path) -> str:
-    """Return the page of a folder of results."""
+def make_page(folder: Path, link: str = _RESULTS) -> str:
+    """Return the page of a folder of results; `link` leads from the page to them."""
     results = Results(folder)
     found = [(title, parts(results)) for title, parts in PAPERS]
     sections = [_WORDS, _overview(found)]
     for title, own in found:
         sections.append(f"## {title}")
         for part in own:
-            sections += [f"### {part.place}", *_about(results, part), _table(part)]
+            sections += [f"### {part.place}", *_about(results, part, link), _table(part)]
     return "\n\n".join(sections) + "\n"
 
 
@@ -74,7 +76,7 @@ def _overview(found: Sequence[tuple[str, Sequence[Part]]]) -> str:
     return markdown_table(header, [*rows, ["all", *totals]])
 
 
-def _about(results: Results, part: Part) -> list[str]:
+def _about(results: Results, part: Part, link: str) -> list[str]:
     """Say where the figures of a part come from."""
     if not part.bench:
         return []
@@ -85,7 +87,7 @@ def _about(results: Results, part: Part) -> list[str]:
     size += f", {runs}" if (runs := results.repetitions(part.bench)) else ""
     load = "" if where.load == "not recorded" else f"; load before the first run {where.load}"
     load += results.worst_shares(part.bench)
-    return [f"[`{part.bench}`]({_RESULTS}/{part.bench}.md): {size}; commit {where.commit}; {where.machine}{load}."]
+    return [f"[`{part.bench}`]({link}/{part.bench}.md): {size}; commit {where.commit}; {where.machine}{load}."]
 
 
 def _table(part: Part) -> str:

@@ -26,9 +26,8 @@ from fastlloyd.protocols.kfed.plan import make_plan as make_kfed_plan
 from fastlloyd.protocols.kfed.server import merge_centers
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.protocols.secfc.settings import PublicParameters
-from fastlloyd.version import __version__
 from fastlloyd.wire.header import PartyId
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells
 from fastlloyd_papers.engine.machine import describe_machine
 from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.secfc.data import Problem, Source, load_problem
@@ -61,8 +60,8 @@ def run_table(table: Table, options: Options) -> str:
             sources[source.label] = source
     size = QUICK if options.quick else FULL
     cells = list_cells(table, size, set(sources))
-    context = {"bench": table.name, "machine": describe_machine(), "software": f"fastlloyd {__version__}"}
-    store = CellStore(options.output / f"{table.name}.partial.json", context)
+    machine = describe_machine()
+    store = open_cells(options, table.name)
     values = measure_cells(
         cells,
         partial(_measure, Workbench(options.data_dir), sources),
@@ -76,7 +75,7 @@ def run_table(table: Table, options: Options) -> str:
         list(zip(cells, values, strict=True)),
         options.output,
         notes=notes,
-        machine=context["machine"],
+        machine=machine,
         quick=options.quick,
     )
     store.remove()

@@ -16,8 +16,8 @@ from fastlloyd.kmeans.grid import quantise
 from fastlloyd.protocols.secfc.math.masks import draw_rotation, rotate
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.protocols.secfc.settings import PublicParameters
-from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.files import write_atomic
+from fastlloyd_papers.engine.cells import stream_of
 from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.engine.tables import markdown_table
 from fastlloyd_papers.secfc.data import gaussian_mixture
@@ -75,7 +75,7 @@ def attack(points: Floats, k: int, *, rotated: bool, masked: bool, ordered: bool
     """Return how many columns of the records the lattice attack finds, and the iterations that it used."""
     plan, records = make_attacked(points, k), _grid(points)
     grid = _rotated(points) if rotated else records
-    views = make_views(grid, plan, masked=masked, ordered=ordered)
+    views = make_views(grid, plan, masked=masked, ordered=ordered, secret=stream_of({"name": NAME, "k": k}, "masks"))
     return count_columns(rebuild_records(views, plan.d), records), len(views)
 
 
@@ -140,5 +140,7 @@ def _grid(points: Floats) -> NDArray[np.int64]:
 
 
 def _rotated(points: Floats) -> NDArray[np.int64]:
-    rotation = draw_rotation(points.shape[1], seed=SecretRandom().bytes(32), run_id=b"")
+    rotation = draw_rotation(
+        points.shape[1], seed=stream_of({"name": NAME, "d": points.shape[1]}, "rotation").bytes(32), run_id=b""
+    )
     return rotate(points, rotation, 16).raw_coordinates.T.astype(np.int64)

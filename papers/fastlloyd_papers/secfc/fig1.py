@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells
 from fastlloyd_papers.engine.machine import describe_machine, describe_software
 from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.engine.runner import run_job, run_program
@@ -40,9 +40,7 @@ def run(options: Options) -> str:
     size = QUICK if options.quick else FULL
     machine, software = describe_machine(), describe_software(mpirun)
     cells = list_cells(size)
-    store = CellStore(
-        options.output / f"{NAME}.partial.json", {"bench": NAME, "machine": machine, "software": software}
-    )
+    store = open_cells(options, NAME, software=software)
     values = measure_cells(
         cells, lambda cell: measure(cell, mpirun), store, progress=options.progress, watch=options.watch
     )

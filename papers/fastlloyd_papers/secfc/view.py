@@ -40,7 +40,7 @@ class View:
     values: NDArray[Any] = field(repr=False)
 
 
-def make_views(grid: NDArray[np.int64], plan: Plan, *, masked: bool, ordered: bool) -> list[View]:
+def make_views(grid: NDArray[np.int64], plan: Plan, *, masked: bool, ordered: bool, secret: SecretRandom) -> list[View]:
     """Run Lloyd and return a view of each iteration.
 
     Parameters
@@ -53,8 +53,10 @@ def make_views(grid: NDArray[np.int64], plan: Plan, *, masked: bool, ordered: bo
         With secret factors, noise and signs; without, exact differences.
     ordered : bool
         In the order of the run; else in a random one, as in a run.
+    secret : SecretRandom
+        Of masks and order.
     """
-    rng, key = np.random.default_rng(), SecretRandom().bytes(KEY_BYTES)
+    rng, key = np.random.default_rng(secret.further()), secret.bytes(KEY_BYTES)
     views = []
     for t, (labels, _) in enumerate(pairwise(run_pooled(grid, plan))):
         used = FilledClusters.of(labels, plan.k).used.tolist()

@@ -15,6 +15,7 @@ from pathlib import Path
 from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd_papers.baselines.packages import find_problem
 from fastlloyd_papers.baselines.table import OPTIMUM_NAME
+from fastlloyd_papers.engine.origin import plain_lines
 from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.engine.tables import csv_table
 from fastlloyd_papers.utility.data import REAL, Source, real_source, unequal_sources
@@ -56,7 +57,9 @@ def run(options: Options) -> str:
         `options.only` names a method that there is not or that is not installed, or the CSV is not of this benchmark.
     """
     chosen = _choose(options.only)
-    earlier = read_results(options.output / f"{NAME}.csv") if options.only else {}
+    earlier = (
+        read_results((options.desk.folder if options.desk else options.output) / f"{NAME}.csv") if options.only else {}
+    )
     wanted = [real_source(name) for name in (_QUICK_REAL if options.quick else _REAL)]
     real, notes = present(wanted, options.data_dir)
     sources = [*real, *(unequal_sources()[:1] if options.quick else unequal_sources())]
@@ -86,7 +89,7 @@ def read_results(path: Path) -> dict[tuple[str, str, float | None], list[float]]
         The file is not there, or it is not a CSV of this benchmark.
     """
     try:
-        rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+        rows = list(csv.reader(plain_lines(path.read_text(encoding="utf-8"))))
         if not rows or rows[0] != _HEADER:
             raise ValueError
         return {

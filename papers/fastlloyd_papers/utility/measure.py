@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,9 +12,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from fastlloyd.net.cores import cores
-from fastlloyd.version import __version__
-from fastlloyd_papers.engine.cells import Cell, CellStore
-from fastlloyd_papers.engine.machine import describe_machine
+from fastlloyd_papers.engine.cells import Cell, open_cells, worker_pool
 from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.engine.tables import Summary, summarise
 from fastlloyd_papers.utility.data import Source, find_missing
@@ -71,7 +68,7 @@ def measure_jobs(bench: str, jobs: Sequence[Job], options: Options) -> tuple[Mea
     """
     from tqdm import tqdm
 
-    store = CellStore(options.output / f"{bench}.partial.json", context_of(bench))
+    store = open_cells(options, bench)
     missing = [job for job in jobs if store.find(job[1]) is None]
     bar = tqdm(
         total=len(jobs), initial=len(jobs) - len(missing), unit="cell", disable=not options.progress, file=sys.stderr
@@ -81,12 +78,8 @@ def measure_jobs(bench: str, jobs: Sequence[Job], options: Options) -> tuple[Mea
             store.keep_all(found)
             bar.set_postfix_str(f"{found[-1][0]['name']} {found[-1][0]['method']}")
             bar.update(len(found))
+    store.count([cell for _, cell in jobs])
     return Measured([cell for _, cell in jobs], [store.find(cell) for _, cell in jobs]), store.remove
-
-
-def context_of(bench: str) -> dict[str, str]:
-    """Say what all figures of a benchmark have in common."""
-    return {"bench": bench, "machine": describe_machine(), "software": f"fastlloyd {__version__}"}
 
 
 def present(sources: Sequence[Source], data_dir: str | None) -> tuple[list[Source], list[str]]:
@@ -117,16 +110,12 @@ def _measure(jobs: Sequence[Job], data_dir: str | None, processes: int) -> Itera
         return
     # The long ones first, so that no process is left with one at the end.
     batches.sort(key=lambda batch: batch[0][0].k * max(batch[0][0].d, 1), reverse=True)
-    spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(processes, len(batches)), mp_context=spawn)
-    try:
+    with worker_pool(min(processes, len(batches))) as pool:
         waiting: dict[Future[Any], list[Job]] = {
             pool.submit(_measure_batch, batch, data_dir): batch for batch in batches
         }
         for done in as_completed(waiting):
             yield [(cell, value) for (_, cell), value in zip(waiting[done], done.result(), strict=True)]
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _measure_batch(batch: Sequence[Job], data_dir: str | None) -> list[Any]:

@@ -9,8 +9,6 @@ start follows.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -24,7 +22,7 @@ from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
 from fastlloyd.protocols.fastlloyd.settings import PublicParameters
 from fastlloyd_papers.baselines.table import BASELINES
-from fastlloyd_papers.engine.cells import Cell
+from fastlloyd_papers.engine.cells import Cell, seed_of
 from fastlloyd_papers.utility.data import Source, load_points
 from fastlloyd_papers.utility.metric import Metrics
 
@@ -145,9 +143,3 @@ class Workbench:
         if self._metrics is None:
             self._metrics = Metrics(self._points, len(centers))
         return {"nicv": nicv, **self._metrics.judge(centers, labels)}
-
-
-def seed_of(cell: Cell) -> int:
-    """Return the seed of a cell's noise, from its contents."""
-    text = json.dumps(dict(cell), sort_keys=True)
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from fastlloyd.version import __version__
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells
 from fastlloyd_papers.engine.machine import describe_machine
 from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.sets.make import describe_made
@@ -38,8 +37,8 @@ def run_figure(figure: Figure, options: Options) -> str:
             notes += [made] if made and made not in notes else []
     known = {(source.label, method.name): (source, method) for source, size in chosen for method in size.methods}
     cells = [cell for source, size in chosen for cell in list_cells(source, size)]
-    context = {"bench": figure.name, "machine": describe_machine(), "software": f"fastlloyd {__version__}"}
-    store = CellStore(options.output / f"{figure.name}.partial.json", context)
+    machine = describe_machine()
+    store = open_cells(options, figure.name)
     measure = partial(_measure, Workbench(options.data_dir), known)
     values = measure_cells(
         cells, measure, store, progress=options.progress, together=("name", "run"), jobs=options.jobs
@@ -48,7 +47,7 @@ def run_figure(figure: Figure, options: Options) -> str:
     panels = [
         Panel(source, size, [pair for pair in pairs if pair[0]["name"] == source.label]) for source, size in chosen
     ]
-    text = write_report(figure, panels, options.output, notes=notes, machine=context["machine"], quick=options.quick)
+    text = write_report(figure, panels, options.output, notes=notes, machine=machine, quick=options.quick)
     store.remove()
     return text
 

@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.protocols.vertical_dp.sketch.level import PHANTOM_BITS, phantoms_for
 from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, SketchShape, cell_blocks, raw_maxima
-from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.version import __version__
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells, stream_of
 from fastlloyd_papers.engine.files import write_files
 from fastlloyd_papers.engine.machine import describe_machine
 from fastlloyd_papers.engine.registry import Options
@@ -45,10 +43,7 @@ def run(options: Options) -> str:
         {"name": f"{size:,} users", "size": size, "run": run} for run in range(repeats) for size in SIZES
     ]
     machine = describe_machine()
-    store = CellStore(
-        options.output / f"{NAME}.partial.json",
-        {"bench": NAME, "machine": machine, "software": f"fastlloyd {__version__}"},
-    )
+    store = open_cells(options, NAME)
     values = measure_cells(cells, measure, store, progress=options.progress, jobs=options.jobs)
     lines = table_lines(list(zip(cells, values, strict=True)))
     parts = [
@@ -67,7 +62,7 @@ def run(options: Options) -> str:
 
 def measure(cell: Cell) -> list[list[float]]:
     """Draw the levels of one set; for each gamma and epsilon' the two ratios."""
-    key = SecretRandom().bytes(32)
+    key = stream_of(cell).bytes(32)
     users = raw_maxima(np.zeros(cell["size"], dtype=np.int64), 1, ROWS, key)
     phantoms = np.concatenate(list(cell_blocks(key, ROWS, 1)))
     return [list(ratios(users, phantoms, shape)) for shape in shapes()]

@@ -31,6 +31,7 @@ from fastlloyd.protocols.vertical_dp.plan import Plan, PublicParameters, make_pl
 from fastlloyd.protocols.vertical_dp.server import plain_cells, weigh
 from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, make_sketch
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd_papers.engine.cells import stream_of
 from fastlloyd_papers.vertical_dp.baselines import (
     central_box_tree,
     central_kmeans,
@@ -126,12 +127,15 @@ class Workbench:
 
     def measure(self, source: Source, run: int, method: Method, epsilon: float) -> dict[str, Any]:
         """Run one method once; plain values of a `Clustered`."""
-        return asdict(run_method(self.problem(source, run), method, epsilon, run))
+        secret = stream_of({"name": source.label, "run": run, "method": method.name, "epsilon": epsilon})
+        return asdict(run_method(self.problem(source, run), method, epsilon, run, secret))
 
 
-def run_method(problem: Problem, method: Method, epsilon: float, seed: int) -> Clustered:
-    """Cluster with one method; delta is 1/n (paper, §6)."""
-    points, secret = problem.points, SecretRandom()
+def run_method(
+    problem: Problem, method: Method, epsilon: float, seed: int, secret: SecretRandom | None = None
+) -> Clustered:
+    """Cluster with one method; delta is 1/n (paper, §6); fresh noise unless a stream is given."""
+    points, secret = problem.points, secret or SecretRandom()
     if method.weights == CENTRAL:
         return _judge(problem, central_kmeans(points, K, seed=seed))
     if method.weights == CENTRAL_PRIVATE:

@@ -31,8 +31,7 @@ from fastlloyd.protocols.vertical_dp.server import plain_cells
 from fastlloyd.protocols.vertical_dp.sketch.sketch import SketchShape, make_sketch
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.plot import available
-from fastlloyd.version import __version__
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells, stream_of
 from fastlloyd_papers.engine.chart import Panel, line_panels
 from fastlloyd_papers.engine.files import write_files
 from fastlloyd_papers.engine.machine import describe_machine
@@ -67,8 +66,7 @@ def run(options: Options) -> str:
     effort = QUICK if options.quick else FULL
     cells = list_cells(effort)
     machine = describe_machine()
-    context = {"bench": NAME, "machine": machine, "software": f"fastlloyd {__version__}"}
-    store = CellStore(options.output / f"{NAME}.partial.json", context)
+    store = open_cells(options, NAME)
     problem = load_problem(even(MIXTURE, 2), None, 0)
     values = measure_cells(cells, lambda cell: measure(problem, cell), store, progress=options.progress)
     pairs = list(zip(cells, values, strict=True))
@@ -104,14 +102,14 @@ def list_cells(effort: Effort) -> list[Cell]:
 def measure(problem: Problem, cell: Cell) -> dict[str, Any]:
     """Measure one cell."""
     if "size" in cell:
-        return measure_sets(cell["size"], cell["repeats"])
-    return measure_grid(problem, cell["epsilon"])
+        return measure_sets(cell["size"], cell["repeats"], stream_of(cell))
+    return measure_grid(problem, cell["epsilon"], stream_of(cell))
 
 
-def measure_sets(size: int, repeats: int) -> dict[str, Any]:
+def measure_sets(size: int, repeats: int, secret: SecretRandom) -> dict[str, Any]:
     """Estimate a set several times with new keys; mean and spread in stated standard errors."""
     shape = SketchShape(rows=SIZE_ROWS, clusters=1, phantoms=50)
-    labels, secret = np.zeros(size, dtype=np.int64), SecretRandom()
+    labels = np.zeros(size, dtype=np.int64)
     behind = size + shape.phantoms
     stated = behind * relative_error(behind, shape)
     found = [float(cluster_sizes(make_sketch(labels, 0, secret.bytes(32), shape), shape)[0]) for _ in range(repeats)]
@@ -124,9 +122,8 @@ def measure_sets(size: int, repeats: int) -> dict[str, Any]:
     }
 
 
-def measure_grid(problem: Problem, epsilon: float) -> dict[str, Any]:
+def measure_grid(problem: Problem, epsilon: float, secret: SecretRandom) -> dict[str, Any]:
     """Estimate the grid of two parties with local clusters of plain k-means; errors, derived ones, and the loss."""
-    secret = SecretRandom()
     plan = plan_of(problem, PLAIN, 1.0, 0)
     local = local_clusters(problem, PLAIN, plan, 1.0, secret)
     labels = [found.raw_labels for found in local]

@@ -19,8 +19,7 @@ from fastlloyd.protocols.vertical_dp.server import weigh
 from fastlloyd.protocols.vertical_dp.sketch.sketch import SketchShape, make_sketch
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.plot import available
-from fastlloyd.version import __version__
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells
 from fastlloyd_papers.engine.chart import Bars, bar_chart
 from fastlloyd_papers.engine.files import write_files
 from fastlloyd_papers.engine.machine import describe_machine
@@ -88,8 +87,7 @@ def run(options: Options) -> str:
     repeats = 3 if options.quick else 7
     cells = list_cells(repeats)
     machine = describe_machine()
-    context = {"bench": NAME, "machine": machine, "software": f"fastlloyd {__version__}"}
-    store = CellStore(options.output / f"{NAME}.partial.json", context)
+    store = open_cells(options, NAME)
     arms = Arms(options.data_dir)
     values = measure_cells(cells, arms.measure, store, progress=options.progress, watch=options.watch)
     pairs = list(zip(cells, values, strict=True))

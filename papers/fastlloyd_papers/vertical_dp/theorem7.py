@@ -22,9 +22,7 @@ import numpy as np
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.math.local import GRID
-from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.version import __version__
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells, stream_of
 from fastlloyd_papers.engine.files import write_files
 from fastlloyd_papers.engine.machine import describe_machine
 from fastlloyd_papers.engine.registry import Options
@@ -91,10 +89,7 @@ def run(options: Options) -> str:
         for epsilon in EPSILONS
     ]
     machine = describe_machine()
-    store = CellStore(
-        options.output / f"{NAME}.partial.json",
-        {"bench": NAME, "machine": machine, "software": f"fastlloyd {__version__}"},
-    )
+    store = open_cells(options, NAME)
     values = measure_cells(
         cells,
         partial(measure, Workbench(None)),
@@ -126,7 +121,7 @@ def run(options: Options) -> str:
 def measure(bench: Workbench, cell: Cell) -> dict[str, float]:
     """Run Algorithm 1 once, and give its loss with what bounds it."""
     problem = bench.problem(even(MIXTURE, cell["parties"]), cell["run"])
-    method, epsilon, secret = METHODS[cell["method"]], cell["epsilon"], SecretRandom()
+    method, epsilon, secret = METHODS[cell["method"]], cell["epsilon"], stream_of(cell)
     plan = plan_of(problem, method, epsilon, cell["run"])
     local = local_clusters(problem, method, plan, epsilon, secret)
     own_centers = [found.noisy_centers / GRID for found in local]

@@ -19,7 +19,7 @@ from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 from fastlloyd.version import __version__
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells
 from fastlloyd_papers.engine.chart import Panel, line_panels
 from fastlloyd_papers.engine.machine import describe_machine
 from fastlloyd_papers.engine.quiet import words
@@ -55,10 +55,7 @@ class Sheet:
 
     def measure(self, cells: Sequence[Cell], measure: Callable[[Cell], Any]) -> list[Any]:
         """Measure what is missing and keep it; the partial results go when all are there."""
-        context = {
-            "bench": self.name, "machine": describe_machine(), "version": __version__, "workers": self.workers
-        }  # fmt: skip
-        store = CellStore(self.options.output / f"{self.name}.partial.json", context)
+        store = open_cells(self.options, self.name, workers=self.workers)
         values = measure_cells(cells, measure, store, progress=self.options.progress, watch=self.options.watch)
         store.remove()
         self._values.extend(values)

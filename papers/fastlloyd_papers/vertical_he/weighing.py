@@ -27,7 +27,7 @@ from fastlloyd.protocols.vertical_he.parameters import PublicParameters
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.version import __version__
-from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd_papers.engine.cells import Cell, measure_cells, open_cells
 from fastlloyd_papers.engine.files import write_files
 from fastlloyd_papers.engine.machine import describe_machine
 from fastlloyd_papers.engine.registry import Options
@@ -92,14 +92,14 @@ def run(options: Options) -> str:
          "widths": list(split.widths), "epsilon": epsilon, "runs": runs}
         for split in splits for epsilon in EPSILONS
     ]  # fmt: skip
-    context = {"bench": NAME, "machine": describe_machine(), "software": f"fastlloyd {__version__}"}
-    store = CellStore(options.output / f"{NAME}.partial.json", context)
+    machine = describe_machine()
+    store = open_cells(options, NAME)
     work = partial(measure, data_dir=options.data_dir)
     values = measure_cells(cells, work, store, progress=options.progress, together=("set",), jobs=options.jobs)
     lines = [_line(cell, value) for cell, value in zip(cells, values, strict=True)]
     parts = [
         f"# Vertical HE: what weighing gives{' (quick)' if options.quick else ''}",
-        f"{context['machine']}, {context['software']}. NICV with columns scaled to [-1, 1] by their least and largest "
+        f"{machine}, fastlloyd {__version__}. NICV with columns scaled to [-1, 1] by their least and largest "
         f"values: means of {runs} runs and half of their 95 % intervals. Default delta, 1 / (100 n). *divided*: "
         "`vertical-he.shrink=false`, sum over count, as in the paper. *weighed*: the default. Each run has its own "
         "start and noise; scheme, rounds and noise are those of the plan that the parties would make. Labels and noise "

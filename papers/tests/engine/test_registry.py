@@ -59,7 +59,8 @@ def test_the_flags_reach_the_benchmark(
     assert main(["fastlloyd-table3", "--quick", "--output", str(tmp_path), "--quiet", "--peer", "there"]) == 0
     assert capsys.readouterr().out == "the table\n"
     assert seen[0].quick
-    assert (seen[0].output, seen[0].data_dir, seen[0].peer) == (tmp_path, "where", Path("there"))
+    assert seen[0].desk is not None and seen[0].output != tmp_path
+    assert (seen[0].desk.folder, seen[0].data_dir, seen[0].peer) == (tmp_path, "where", Path("there"))
     assert not seen[0].progress
     assert not seen[0].shaped
     assert seen[0].jobs is None

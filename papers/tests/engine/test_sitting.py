@@ -11,8 +11,8 @@ import pytest
 from fastlloyd.errors import ConfigError, Interrupted
 from fastlloyd_papers.command import main
 from fastlloyd_papers.engine import sitting
-from fastlloyd_papers.engine.origin import FILE, describe_origin, keep_origin, read_origins
-from fastlloyd_papers.engine.registry import BENCHES, Options, find_bench
+from fastlloyd_papers.engine.origin import FILE, keep_origin, read_origins
+from fastlloyd_papers.engine.registry import BENCHES, Options, describe_run, find_bench
 from fastlloyd_papers.engine.sitting import run_all
 
 NAMES = [bench.name for bench in BENCHES]
@@ -114,18 +114,43 @@ def test_the_command_runs_all(
 
 
 def test_the_origin_of_each_benchmark_is_kept(tmp_path: Path) -> None:
-    first = describe_origin(NAMES[0], quick=True, noisy=True)
-    assert (first.size, first.noisy, describe_origin(NAMES[0], quick=False, noisy=None).noisy) == ("quick", "yes", "")
-    resumed = describe_origin(NAMES[0], quick=True, noisy=True, earlier=["abc", first.commit])
-    assert resumed.commit.split() == ["abc", first.commit]
+    first = describe_run(find_bench(NAMES[0]), Options(quick=True, noisy=True))
+    untimed = describe_run(find_bench("fastlloyd-fig4"), Options())
+    assert (first.size, first.noisy, untimed.noisy) == ("quick", "yes", "")
+    assert first.command == f"fastlloyd bench {NAMES[0]} --quick --noisy"
+    assert all(name in first.software for name in ("Python", "numpy", "scikit-learn"))
     keep_origin(tmp_path, first)
-    keep_origin(tmp_path, describe_origin(NAMES[1], quick=False, noisy=None))
-    again = describe_origin(NAMES[0], quick=False, noisy=False)
+    keep_origin(tmp_path, untimed)
+    again = replace(first, size="full", noisy="no")
     keep_origin(tmp_path, again)
-    assert list(read_origins(tmp_path)) == sorted(NAMES[:2])
+    assert list(read_origins(tmp_path)) == sorted([NAMES[0], "fastlloyd-fig4"])
     assert read_origins(tmp_path)[NAMES[0]] == again
     rows = list(csv.DictReader((tmp_path / FILE).read_text().splitlines()))
     assert [row["size"] for row in rows] == ["full", "full"]
+    (tmp_path / FILE).write_text("benchmark,size,commit,machine,version,noisy\nx,full,abc,m,0.1.0,no\n")
+    assert read_origins(tmp_path)["x"].data == ""
     (tmp_path / FILE).write_text("a,b\n1,2\n")
     with pytest.raises(ConfigError, match="expected the columns benchmark"):
         read_origins(tmp_path)
+
+
+def test_a_benchmark_whose_data_have_come_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def run(name: str, options: Options) -> str:
+        tried.append(name)
+        if name == "vertical-he-fig5" and tried.count(name) == 1:
+            raise ConfigError("no s1")
+        return ""
+
+    monkeypatch.setattr(sitting, "run_bench", run)
+    chosen = Options(output=tmp_path / "out", only=("fastlloyd-fig2", "vertical-he-fig5"), data_dir=str(tmp_path))
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="no s1"):
+            run_all(chosen, say=len)
+        tried.remove("vertical-he-fig5")
+    assert tried == ["fastlloyd-fig2"]
+    (tmp_path / "s1.csv").write_text("x,y\n1,2\n")
+    tried.append("vertical-he-fig5")
+    run_all(chosen, say=len)
+    assert tried[-2:] == ["fastlloyd-fig2", "vertical-he-fig5"]

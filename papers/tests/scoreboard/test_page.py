@@ -10,7 +10,7 @@ import pytest
 
 from fastlloyd_papers.command import main
 from fastlloyd_papers.engine.origin import FILE, Origin, keep_origin, read_origins
-from fastlloyd_papers.engine.registry import BENCHES, find_bench
+from fastlloyd_papers.engine.registry import BENCHES, RESULTS, find_bench
 from fastlloyd_papers.scoreboard.board import Line, Results, compared, held
 from fastlloyd_papers.scoreboard.page import PAPERS, make_page, write_page
 
@@ -70,10 +70,16 @@ def test_the_command_writes_the_page(
 ) -> None:
     (tmp_path / "docs").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert main(["scoreboard", "--output", "nothing"]) == 0
-    assert (
-        (tmp_path / "docs" / "scoreboard.md").read_text() == capsys.readouterr().out == make_page(tmp_path / "nothing")
-    )
+    (tmp_path / RESULTS).mkdir(parents=True)
+    assert main(["scoreboard"]) == 0
+    written = (tmp_path / "docs" / "scoreboard.md").read_text()
+    assert written == capsys.readouterr().out == make_page(tmp_path / "nothing")
+    # Of other results beside them: the committed page stays.
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "secfc-table1.md").write_text("# T\n")
+    assert main(["scoreboard", "--output", "mine"]) == 0
+    assert "(./secfc-table1.md)" in (tmp_path / "mine" / "scoreboard.md").read_text()
+    assert (tmp_path / "docs" / "scoreboard.md").read_text() == written
     assert write_page(tmp_path / "nothing", tmp_path / "other.md") == (tmp_path / "other.md").read_text()
 
 

@@ -49,10 +49,10 @@ def test_a_method_is_measured_anew_beside_the_figures_of_the_last_time(tmp_path:
     changed = written.replace(f"iris,{EUGKM.name},1.0,", f"iris,{EUGKM.name},1.0,9 ")
     table.write_text(changed)
     run_bench(league.NAME, options(tmp_path, EUGKM.name))
-    assert table.read_text() == written
+    assert read_results(table) == before
     table.write_text(changed)
     run_bench(league.NAME, options(tmp_path, "lloyd"))
-    assert table.read_text() == changed
+    assert read_results(table) == {**before, ("iris", EUGKM.name, 1.0): [9.0, *before["iris", EUGKM.name, 1.0]]}
 
 
 def test_what_cannot_be_measured_anew_is_refused(tmp_path: Path) -> None:
@@ -60,6 +60,7 @@ def test_what_cannot_be_measured_anew_is_refused(tmp_path: Path) -> None:
         run_bench(league.NAME, options(tmp_path, "plus"))
     with pytest.raises(ConfigError, match="--only takes the other methods' figures from"):
         run_bench(league.NAME, options(tmp_path, "lloyd"))
+    (tmp_path / "utility-league.md").write_text("# The league (quick)\n")
     (tmp_path / "utility-league.csv").write_text("dataset,method,epsilon,nicv\niris,lloyd,,x\n")
     with pytest.raises(ConfigError, match="expected the CSV of utility-league"):
         run_bench(league.NAME, options(tmp_path, "lloyd"))

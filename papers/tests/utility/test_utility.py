@@ -11,6 +11,7 @@ from sklearn.metrics import silhouette_score
 
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.protocols.fastlloyd.reference import reference
+from fastlloyd_papers.engine.cells import seed_of
 from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.utility.data import (
     ABLATION_SEPARATIONS,
@@ -29,7 +30,7 @@ from fastlloyd_papers.utility.design import EPSILONS, FASTLLOYD, LLOYD, PLUS, SU
 from fastlloyd_papers.utility.measure import Measured, batches_of, measure_jobs
 from fastlloyd_papers.utility.metric import matched_error, sample_rows, silhouette
 from fastlloyd_papers.utility.report import heat_map, mean_ratio, ratio
-from fastlloyd_papers.utility.run import Workbench, generator_noise, plan_run, seed_of, simulate
+from fastlloyd_papers.utility.run import Workbench, generator_noise, plan_run, simulate
 from tests.protocols.support import blobs, central_plus
 
 SMALL = Source(name="iris", kind="named", k=3)

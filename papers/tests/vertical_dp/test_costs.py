@@ -13,13 +13,13 @@ import pytest
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.messages import Synopsis
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd_papers.engine.cells import stream_of
 from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.vertical_dp import sketch
 from fastlloyd_papers.vertical_dp import table1 as table
 from fastlloyd_papers.vertical_dp.data import MIXTURE, even, load_problem
 from fastlloyd_papers.vertical_dp.design import IND_LAP, OURS_FIVE, PLAIN
 from fastlloyd_papers.vertical_dp.run import make_sketches, plan_of
-from tests.protocols.vertical_dp.support import replays
 
 
 def test_bytes_are_those_of_the_message_that_is_sent() -> None:
@@ -74,7 +74,7 @@ def test_methods_take_turns() -> None:
 
 def test_estimates_of_one_set_lie_within_the_stated_error() -> None:
     repeats = 150
-    found = sketch.measure_sets(500, repeats)
+    found = sketch.measure_sets(500, repeats, SecretRandom())
     # Nearly normal: 6 standard errors of the mean, and of the mean square; false alarms below 1e-6.
     assert abs(found["bias"]) < 6.0 / math.sqrt(repeats)
     assert abs(found["spread"] ** 2 - 1.0) < 6.0 * math.sqrt(2.0 / repeats)
@@ -82,11 +82,10 @@ def test_estimates_of_one_set_lie_within_the_stated_error() -> None:
 
 
 @pytest.mark.slow
-def test_whole_rows_beat_unions_and_both_follow_their_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_rows_beat_unions_and_both_follow_their_formulas() -> None:
     # Fixed keys: no false alarm. The errors of the 25 unions of one run go together, so fresh ones spread widely.
-    monkeypatch.setattr(sketch, "SecretRandom", replays())
     problem = load_problem(replace(even(MIXTURE, 2), n=4000), None, 0)
-    runs = [sketch.measure_grid(problem, 2.0) for _ in range(4)]
+    runs = [sketch.measure_grid(problem, 2.0, stream_of({"run": run})) for run in range(4)]
     pairs = [({"epsilon": 2.0}, value) for value in runs]
     mean = sketch._means(pairs, 2.0)
     assert mean["whole"] < mean["unions"] and mean["whole_l1"] < mean["unions_l1"]
