@@ -58,6 +58,8 @@ class Option:
         How the help writes the value; None: as argparse does. The texts of `words` follow after bars.
     choices : tuple
         All allowed values; empty: any in the range.
+    renamed : tuple of pairs of str
+        Choices of older versions, and what each is called now.
     within : Within
         The range of a number.
     words : tuple of str
@@ -92,6 +94,7 @@ class Option:
     group: str = ""
     metavar: str | None = None
     choices: tuple[object, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
     within: Within = ANY
     words: tuple[str, ...] = ()
     of: tuple[str, ...] = ()
@@ -134,7 +137,10 @@ class Option:
 
     def wrong(self, value: object, expected: str = "") -> ConfigError:
         """Return the error that names the flag, what was expected and what came."""
-        close = did_you_mean(value, map(str, self.choices)) if isinstance(value, str) else ""
+        close = ""
+        if isinstance(value, str):
+            now = dict(self.renamed).get(value)
+            close = f"; it is called {now!r} now" if now else did_you_mean(value, map(str, self.choices))
         return ConfigError(f"{self.flag}: expected {expected or self.expected}, got {show(value)}{close}")
 
     def read(self, value: Any) -> Any:

@@ -90,7 +90,7 @@ def lives_of(
     }
 
 
-@pytest.mark.parametrize("method", ["dplsf", "lloyd", "shortened"])
+@pytest.mark.parametrize("method", ["box-tree", "lloyd", "shortened"])
 def test_what_the_parties_of_vertical_dp_draw_is_independent_everywhere(method: str) -> None:
     table = vertical_dp.split(vertical_dp.correlated(200, 2), 2)
     plan = vertical_dp.plan_for(table, 3, settings={"rows": 4, "local_clusters": 2, "local": method})

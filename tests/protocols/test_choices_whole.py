@@ -33,7 +33,7 @@ def steps(result: Result) -> set[str]:
 @pytest.mark.parametrize(
     ("values", "parties", "others"),
     [
-        ({"local": "dplsf", **ROWS}, 2, {"sketch rows"}),
+        ({"local": "box-tree", **ROWS}, 2, {"sketch rows"}),
         ({"local": "lloyd", "composition": "paper", "rows": 4, "weights": "basic"}, 2, {"sketch rows"}),
         ({"phantoms": "paper", **ROWS}, 3, {"none"}),
         # More cells than are kept: light ones are sampled.

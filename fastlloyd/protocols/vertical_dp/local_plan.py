@@ -29,8 +29,8 @@ Draw = Callable[[float, int], NDArray[np.int64]]
 """From a scale and a size to an array of that size, the rounded noise of that scale: fresh and secret."""
 
 SHORTENED = "shortened"
-# The name of the first version, kept in settings and plans; it is no LSH forest (docs/vertical-dp.md).
-BOX_TREE = "dplsf"
+# The paper has an LSH forest, DPLSF, in its place (docs/vertical-dp.md).
+BOX_TREE = "box-tree"
 STEPS = 4
 """Noisy steps of Lloyd of 'shortened'."""
 
@@ -66,8 +66,8 @@ class LocalPlan:
 
     Attributes
     ----------
-    method : {'shortened', 'lloyd', 'dplsf', 'plain'}
-        'dplsf': the means of a box tree's leaves.
+    method : {'shortened', 'lloyd', 'box-tree', 'plain'}
+        'box-tree': the means of a box tree's leaves.
     clusters : int
         Paper: k'.
     d : int

@@ -30,7 +30,7 @@ class Settings:
 
     Attributes
     ----------
-    local : {'auto', 'shortened', 'lloyd', 'dplsf'}
+    local : {'auto', 'shortened', 'lloyd', 'box-tree'}
         Paper: LocCluster; all methods are ours, and the paper's DPLSF, an LSH forest, is not among them.
     local_clusters : int or None
         Paper: k'; None for the rule of §5.2.
@@ -61,9 +61,10 @@ class Settings:
     local: str = option(
         "auto",
         "local clustering: 'shortened' (ours: tree of counts, then shortened steps of Lloyd, Gaussian noise), 'lloyd' "
-        "(ours: tree, one step, Laplace noise), 'dplsf' (ours: means of a box tree's leaves, where the paper has an "
+        "(ours: tree, one step, Laplace noise), 'box-tree' (ours: means of a box tree's leaves, where the paper has an "
         "LSH forest) or 'auto': shortened, or lloyd with the paper's composition or phantoms",
         choices=("auto", SHORTENED, "lloyd", BOX_TREE),
+        renamed=(("dplsf", BOX_TREE),),
         of=_DP,
     )
     local_clusters: int | None = option(

@@ -179,6 +179,12 @@ BENCHES = (
         accepts=frozenset({"jobs"}),
     ),
     Bench(
+        name="feddp-kfed",
+        module="fastlloyd_papers.feddp.kfed",
+        summary="FedDP-KMeans Figure 1: k-FED on the mixture, by both local steps",
+        accepts=frozenset({"jobs"}),
+    ),
+    Bench(
         name="feddp-fig2",
         module="fastlloyd_papers.feddp.fig2",
         summary="FedDP-KMeans Figures 2, 10 to 14: cost against epsilon, all records of a user protected",

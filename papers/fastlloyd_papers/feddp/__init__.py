@@ -3,6 +3,7 @@
 ================  ================================================================================
 `fig1.py`         cost against epsilon, one record protected
 `fig2.py`         the same for all records of a user
+`kfed.py`         k-FED with two local steps
 `fig3.py`         the server's data lack clusters
 `fig7.py`         the curve whose elbow chooses k
 `tables.py`       Tables 2 to 5: how the best runs divide the budget

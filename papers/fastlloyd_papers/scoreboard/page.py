@@ -26,8 +26,8 @@ _WORDS = (
     "`fastlloyd bench scoreboard` writes this page from the files of "
     "[papers/benchmarks/results](../papers/benchmarks/results/README.md), and a test compares it with them. Published "
     "numbers are those of the papers' tables and texts; where a figure prints curves alone, what the text claims of it "
-    'is counted over our points. "Holds" means in all cases, or in all within their intervals where these are known. A '
-    "ratio is "
+    'is counted over our points. "Holds" means in all cases, or in all within their intervals where these are known; '
+    '"holds in part", in half of them or more; "does not hold", in fewer. A ratio is '
     "ours over the published one. The papers measured times on other machines. A benchmark of times begins when at "
     "most a quarter of a process wants each core. While a cell is measured, our own processes count in the load, so "
     "the cell is judged by what others took: if they used more than 10 % of the cores' time, or a hypervisor took more "

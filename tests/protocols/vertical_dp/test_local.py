@@ -30,7 +30,7 @@ from tests.protocols.vertical_dp.support import correlated
 ALWAYS_SPLIT = 10**9
 
 
-def local_plan(method: str = "dplsf", d: int = 2, n: int = 1000, epsilon: float = 1.0, **changes) -> LocalPlan:
+def local_plan(method: str = "box-tree", d: int = 2, n: int = 1000, epsilon: float = 1.0, **changes) -> LocalPlan:
     values = {
         "method": method, "clusters": 4, "d": d, "n": n, "epsilon": epsilon, "tree_share": 0.5, "levels": 3,
         "seed": 1, "party": 1, **changes,
@@ -88,7 +88,7 @@ def test_leaves_are_disjoint_boxes_with_their_own_users(seed: int, d: int) -> No
             assert ((tree.high[a] <= tree.low[b]) | (tree.high[b] <= tree.low[a])).any()
 
 
-@pytest.mark.parametrize("method", ["dplsf", "lloyd"])
+@pytest.mark.parametrize("method", ["box-tree", "lloyd"])
 def test_releases_add_up_to_the_partys_epsilon(method: str) -> None:
     for d, epsilon in ((1, 0.1), (8, 2.0)):
         plan = local_plan(method, d=d, epsilon=epsilon, levels=5)
@@ -98,7 +98,7 @@ def test_releases_add_up_to_the_partys_epsilon(method: str) -> None:
         assert all("client 1" in release.name for release in releases)
 
 
-@pytest.mark.parametrize("method", ["dplsf", "lloyd"])
+@pytest.mark.parametrize("method", ["box-tree", "lloyd"])
 def test_noise_is_drawn_as_the_releases_say(method: str) -> None:
     plan = local_plan(method, d=3)
     drawn: list[float] = []
@@ -176,7 +176,7 @@ def test_noise_of_shortened_steps_is_drawn_as_the_releases_say() -> None:
     assert {r.noise_scale for r in plan.releases()} == {plan.level_scale, plan.step_scale, plan.size_scale}
 
 
-@pytest.mark.parametrize("method", ["dplsf", "lloyd", "shortened", "plain"])
+@pytest.mark.parametrize("method", ["box-tree", "lloyd", "shortened", "plain"])
 @pytest.mark.parametrize("d", [1, 2, 6])
 def test_without_noise_the_clusters_are_found(method: str, d: int) -> None:
     points = correlated(4000, d, k=4, spread=0.03)
@@ -189,7 +189,7 @@ def test_without_noise_the_clusters_are_found(method: str, d: int) -> None:
 
 
 # Noise moves a centre's coordinate by less than 0.02 at one standard error; the bound allows for over ten of them.
-@pytest.mark.parametrize("method", ["dplsf", "lloyd", "shortened"])
+@pytest.mark.parametrize("method", ["box-tree", "lloyd", "shortened"])
 def test_little_noise_does_little_harm(method: str) -> None:
     points = correlated(8000, 2, k=4, spread=0.05)
     plan = local_plan(method, d=2, n=8000, epsilon=1.0, levels=automatic_levels(8000, 1.0, method))
@@ -197,7 +197,7 @@ def test_little_noise_does_little_harm(method: str) -> None:
     assert nearest(points, found.noisy_centers / GRID)[1] < 0.05
 
 
-@pytest.mark.parametrize("method", ["dplsf", "lloyd", "shortened"])
+@pytest.mark.parametrize("method", ["box-tree", "lloyd", "shortened"])
 def test_a_table_with_few_users_still_has_all_centres(method: str) -> None:
     plan = local_plan(method, d=2, n=5, epsilon=0.01, levels=2)
     found = cluster_locally(np.zeros((5, 2)), plan, noise_for(plan, SecretRandom()))

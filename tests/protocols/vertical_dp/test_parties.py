@@ -50,7 +50,7 @@ SMALL: dict[str, Any] = {"rows": 24, "local_clusters": 3}
         (2, 20.0, {}),
         (2, 20.0, {"local": "lloyd"}),
         # Where inclusion and exclusion shall leave weight in several cells, it takes more rows and less noise.
-        (2, 60.0, {"local": "dplsf", "estimator": "basic", "rows": 64}),
+        (2, 60.0, {"local": "box-tree", "estimator": "basic", "rows": 64}),
         (3, 20.0, {"fit": "paper"}),
         (3, 60.0, {"weights": "basic", "composition": "paper", "rows": 64}),
         (4, 20.0, {}),

@@ -49,7 +49,7 @@ def _make(parties: int, n: int, written: str):
         (2, {}, 0.2),
         (2, {}, 8.0),
         (2, {"local": "lloyd"}, 1.0),
-        (4, {"local": "dplsf"}, 1.0),
+        (4, {"local": "box-tree"}, 1.0),
         (3, {"weights": "basic"}, 8.0),
     ],
 )
@@ -209,7 +209,12 @@ def test_gaussian_local_clusters_need_the_tight_composition() -> None:
             settings_from("vertical-dp", {"local": "shortened", **settings})
     ours = settings_from("vertical-dp", {"tree_share": 0.3})
     assert (ours.local, ours.local_share, ours.tree_share) == ("shortened", 0.65, 0.3)
-    assert settings_from("vertical-dp", {"local": "dplsf"}).local_share == 0.5
+    assert settings_from("vertical-dp", {"local": "box-tree"}).local_share == 0.5
+
+
+def test_the_old_name_of_the_box_tree_is_refused_with_the_new_one() -> None:
+    with pytest.raises(ConfigError, match="got 'dplsf'; it is called 'box-tree' now"):
+        settings_from("vertical-dp", {"local": "dplsf"})
 
 
 def test_shortened_local_clusters_follow_what_is_heard_above_the_noise() -> None:

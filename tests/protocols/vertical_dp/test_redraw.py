@@ -166,7 +166,7 @@ def test_many_records_are_good_and_few_are_noise() -> None:
     ("parties", "settings"),
     [
         (2, {"local": "lloyd"}),
-        (2, {"local": "dplsf"}),
+        (2, {"local": "box-tree"}),
         (2, {"phantoms": "paper"}),
         (3, {}),
         (3, {"weights": "basic", "local_clusters": 3}),

@@ -1,8 +1,8 @@
 """LocCluster: one party's clusters of its own columns, privately.
 
 All ways begin with a tree of boxes: the party's columns halved level by level, as long as the noisy
-counts are large enough. `dplsf` (ours, in spite of the setting's name: the paper's DPLSF is an
-LSH forest) then clusters the noisy means of the leaves. The others
+counts are large enough. `box-tree` (the paper's DPLSF, an LSH forest, is
+not among them) then clusters the noisy means of the leaves. The others
 cluster the leaves' boxes, for which no sums are needed, and go on from there: `lloyd` (ours) by one step of Lloyd with
 noise, for which k' sums do, and `shortened` (ours) by some steps of less noise. Every user then
 belongs to the nearest centre: a function of its own row and of released values alone.
