@@ -291,6 +291,7 @@ MEASURED: dict[str, Measured] = {
     "report.page.render:keep_flags_whole": _text(render.keep_flags_whole),
     "report.page.render:wrap_name": _text(render.wrap_name),
     "report.page.render:keep_units": _text(render.keep_units),
+    "report.page.render:number_captions": _text(render.number_captions),
     "report.table:_wrapped": _text(lambda text: list(_wrapped([("a", text)], 80))),
     "supervise.output:BannerFilter._sort": _text(_banner),
     "supervise.output:BannerFilter._feed_block": _text(_banner),
@@ -317,6 +318,7 @@ OWN = {
         ),
         *("estimator.description:read_lines", "report.files:refuse_running", "wire.decode:plain"),
         *("report.earlier:Earlier.clear", "gate.held:_waiting", "report.document:<lambda>"),
+        "report.citation:reference",
     ),
     "one line at most of a bounded length": (
         "net.tcp.proxy:_answer",
@@ -345,6 +347,7 @@ OWN = {
     "one call of a listed function on the whole": (
         *("dossier.approval:_check_claim", "dossier.verify:compare_report", "report.page.result:_bounds"),
         *("report.page.result:_found_bounds", "report.page.result:_costs", "report.page.judged:_rows"),
+        "report.page.result:result_page",
         *("describe.columns:_by_name", "describe.columns:_table"),
     ),
     "lines of a dossier or warnings of a run, made from public numbers and names": (

@@ -93,8 +93,7 @@ def summarise(run: PlannedRun) -> Iterator[str]:
         clusters = "bounds of the columns"
     whose = "whose columns the parties hold" if run.vertical else f"of {format_count(run.clients, 'client')}"
     yield (
-        f"{run.config.protocol} ({run.config.row.summary}): {clusters} of at most "
-        f"{format_count(run.n_total, 'record')} {whose}."
+        f"{run.config.protocol} ({run.summary}): {clusters} of at most {format_count(run.n_total, 'record')} {whose}."
     )
     flow = run.flow
     if flow is not None:
@@ -162,7 +161,7 @@ def _computation(run: PlannedRun) -> Iterator[Block]:
     """Describe the computation."""
     public = run.inputs.public
     rows = [
-        ("protocol", f"{run.config.row.summary} ({run.config.protocol})"),
+        ("protocol", f"{run.summary} ({run.config.protocol})"),
         (
             "task",
             "find bounds of the columns"

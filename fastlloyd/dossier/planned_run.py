@@ -10,7 +10,7 @@ from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.study import StudyRun
 from fastlloyd.gate.held import party_folders
 from fastlloyd.protocols.registry import FOLLOWING
-from fastlloyd.report.sight import Flow, Sight, Sights, who_sees
+from fastlloyd.report.sight import Flow, Sight, Sights, who_sees, words_in_mode
 from fastlloyd.run.budget_terms import Limit, Terms
 from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import PublicInputs, count_features, public_values
@@ -92,6 +92,11 @@ class PlannedRun:
             elif asked == name or asked not in flat or flat[asked] != value:  # else it was settled as it was asked for
                 rows.append((name, show_value(value)))
         return rows
+
+    @property
+    def summary(self) -> str:
+        """What the protocol does in this run."""
+        return words_in_mode(self.config.protocol, self.facts).get("summary", self.config.row.summary)
 
     @property
     def claim(self) -> dict[str, Any] | None:

@@ -192,6 +192,22 @@ class ProtocolWords:
         """Return what the ranges of sizes and centres describe; None: what the last step counted."""
         return None
 
+    def in_this_mode(self, protocol: str, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return words about a run with these settings that take the place of the protocol's general ones.
+
+        Parameters
+        ----------
+        protocol : str
+        parameters : mapping
+            Those of the report.
+
+        Returns
+        -------
+        mapping
+            `summary`: what the protocol does; a name of the parameters: what it means.
+        """
+        return {}
+
     def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow | None:
         """Return the data flow; None: not stated.
 
@@ -249,6 +265,11 @@ def operator_words(*, masking: str | None, authenticated: bool, private: bool) -
         None where it could not.
     """
     return _OPERATOR if masking == "common" and authenticated and private else None
+
+
+def words_in_mode(protocol: str, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the words of `ProtocolWords.in_this_mode`; none if the protocol is not installed here."""
+    return _ask(protocol, "what it does", lambda words: words.in_this_mode(protocol, parameters)) or {}
 
 
 def about_ranges(protocol: str) -> str | None:

@@ -6,7 +6,7 @@ import math
 
 from fastlloyd.errors import format_count
 
-__all__ = ["format_bytes", "format_count", "format_epsilon", "format_seconds"]
+__all__ = ["format_bytes", "format_count", "format_delta", "format_epsilon", "format_seconds"]
 
 
 def format_bytes(count: float) -> str:
@@ -30,6 +30,11 @@ def format_seconds(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s"
+
+
+def format_delta(delta: float) -> str:
+    """Return delta with three digits, as claims, plans and pages have it."""
+    return f"{delta:.3g}"
 
 
 def format_epsilon(epsilon: float) -> str:

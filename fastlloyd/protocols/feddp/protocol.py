@@ -245,6 +245,18 @@ class FedDP(Horizontal[Plan]):
             return Sights(alone, see_opened(parameters, sums, private=True), recorded(seen, noise))
         return Sights(alone, see_shares(parameters, sums), recorded(seen, noise))
 
+    def in_this_mode(self, protocol: str, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return what it does with its start: without points of the server nothing speaks of them."""
+        start = parameters.get("start", "feddp")
+        if start == PRIVATE:
+            return {
+                "summary": "FedDP-KMeans: starts from proxy points drawn from noisy sums, the server has no records",
+                "n_server": "proxy points",
+            }
+        if start == "sphere-packing":
+            return {"summary": "FedDP-KMeans: starts from a sphere packing"}
+        return {"summary": "FedDP-KMeans: starts from points of the server"}
+
     def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow:
         """Return where data are and go."""
         records = "only inside one vector a step, of sums over this site's records under a mask, with a share of noise"

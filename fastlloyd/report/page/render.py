@@ -6,6 +6,7 @@ and marks of text direction show as escapes, and is then escaped for HTML.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from functools import cache
@@ -14,7 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fastlloyd.errors import ConfigError, printable
-from fastlloyd.report.unit import format_bytes, format_count, format_epsilon, format_seconds
+from fastlloyd.report.unit import format_bytes, format_count, format_delta, format_epsilon, format_seconds
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _FLAG = re.compile(r"(?<![\w-])(--[a-z]+(?:-[a-z]+)*)")
 _BREAKS = re.compile(r"(?<=[_./:;,-])")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[kMGT]?B|us|ms|s|min)(?![\w-]))")
+_CAPTION = re.compile("<(caption|figcaption)(?: [^<>]*)?>(?!<strong>)")
 HOW_TO_INSTALL = "pages need jinja2: install it with `pip install 'fastlloyd[report]'`"
 
 
@@ -39,9 +41,9 @@ def render(template: str, **values: Any) -> str:
     template : str
         Name of a file in `templates/`; pages extend `base.html`.
     **values
-        The variables of the template. The filters `bytes`, `count` (with a noun), `epsilon`, `number`, `seconds` and
-        `whole` format numbers; `wrap` lets a name break at its signs, `sentence` adds capital letter and full stop,
-        `flags` keeps flags on one line.
+        The variables of the template. The filters `bytes`, `count` (with a noun), `delta`, `epsilon`, `number`,
+        `seconds` and `whole` format numbers; `wrap` lets a name break at its signs, `sentence` adds capital letter and
+        full stop, `flags` keeps flags on one line.
 
     Raises
     ------
@@ -128,6 +130,24 @@ def wrap_name(text: str) -> Markup:
     return Markup("<wbr>").join(filter(None, _BREAKS.split(printable(text))))
 
 
+def number_captions(page: str) -> str:
+    """Number the tables and figures of a page.
+
+    A figure whose caption begins with strong letters is a part of others and has no number.
+
+    Examples
+    --------
+    >>> number_captions("<caption>Sizes.</caption><caption>Costs.</caption>")
+    '<caption>Table 1. Sizes.</caption><caption>Table 2. Costs.</caption>'
+    """
+    counts = {"caption": itertools.count(1), "figcaption": itertools.count(1)}
+
+    def numbered(found: re.Match[str]) -> str:
+        return f"{found[0]}{'Table' if found[1] == 'caption' else 'Figure'} {next(counts[found[1]])}. "
+
+    return _CAPTION.sub(numbered, page)
+
+
 @cache
 def _environment() -> Environment:
     """Return jinja2's environment for all pages."""
@@ -147,6 +167,7 @@ def _environment() -> Environment:
     environment.filters.update(
         bytes=format_bytes,
         count=format_count,
+        delta=format_delta,
         epsilon=format_epsilon,
         flags=keep_flags_whole,
         number=format_number,

@@ -11,7 +11,8 @@ import base64
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.link.identity import group_hex
 from fastlloyd.errors import ConfigError, format_count, printable
 from fastlloyd.protocols.registry import Row, find
-from fastlloyd.report.citation import bibtex
+from fastlloyd.report.citation import bibtex, cite_run, reference
 from fastlloyd.report.display import csv_text
 from fastlloyd.report.label import TABLE_WIDTH, in_full, short_labels
 from fastlloyd.report.names import DESCRIBED_NAMES, ClusterNames
@@ -30,8 +31,9 @@ from fastlloyd.report.outlook import planned_words
 from fastlloyd.report.page import chart
 from fastlloyd.report.page.cards import PROFILE, show_cards
 from fastlloyd.report.page.judged import CURVE, FIGURES, show_quality
-from fastlloyd.report.page.render import format_number, format_rounded, keep_units, render
-from fastlloyd.report.sight import about_ranges, operator_words, who_sees
+from fastlloyd.report.page.render import format_number, format_rounded, keep_units, number_captions, render
+from fastlloyd.report.sight import about_ranges, operator_words, who_sees, words_in_mode
+from fastlloyd.report.unit import format_delta
 
 FILES = ("bounds.csv", "elbow.csv", "palette.png", PROFILE, FIGURES, CURVE)
 """Released files other than centroids.csv whose content may appear on the page."""
@@ -105,8 +107,11 @@ _LAST_STEP = (
     "released centre may have another mean and another number."
 )
 _COLUMNS = 6
+_AS_TEXT: Mapping[str, Callable[[Any], str]] = {"seed": str, "delta": format_delta}
 # Share of a feature's range; smaller digits mean nothing to people.
 _STEP = 1e-3
+# Names of files come from a report: a link leads to a file beside the page and nowhere else. Labels are their owner's.
+_LINKED = re.compile("(?!labels)[a-z][a-z0-9_-]*[.](?:csv|json|jsonl|png|svg|pdf|toml)")
 _AS_WRITTEN = "give the folder as the run wrote it"
 _MOST_PICTURE_BYTES = 4_000_000
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -293,6 +298,7 @@ def result_page(
     quality, row = document.get("quality", _UNJUDGED), _row(document["protocol"])
     _check(document, centroids, quality)
     word, tone = _VERDICTS[quality["verdict"]]
+    mode = words_in_mode(document["protocol"], document["parameters"])
     given, k = list(_given(document["parameters"])), count_clusters(document, centroids)
     found = _found_bounds(files.get("bounds.csv", b"")) if row is not None and row.finds_bounds else None
     text = render(
@@ -309,9 +315,10 @@ def result_page(
         word=word,
         tone=tone,
         in_memory=document["network"]["transport"] == IN_MEMORY,
-        summary=None if row is None else row.summary,
+        summary=None if row is None else mode.get("summary", row.summary),
         vertical=row is not None and row.partition == "vertical",
         holders=_holders(document),
+        sites=_sites(document),
         plain=_plain_words(document),
         clusters=None if centroids is None else show_clusters(document, quality, centroids, files, names),
         described=show_cards(
@@ -340,14 +347,17 @@ def result_page(
         rounds=_rounds(document),
         movement=_movement(document, quality),
         settings=[
-            (_PARAMETERS[name], str(value) if name == "seed" else _value(value))
+            (mode.get(name, _PARAMETERS[name]), _AS_TEXT.get(name, _value)(value))
             for name, value in given
             if name in _PARAMETERS and (found is None or name != "k")
         ],
         citation=bibtex(Row("", "", "horizontal", "") if row is None else row, document["version"]),
+        cited=cite_run(document),
+        reference=None if row is None else reference(row),
+        outputs=[(name, _LINKED.fullmatch(name) is not None) for name in document["output"]],
         planned=[(name, _value(value)) for name, value in given if name not in _PARAMETERS],
     )
-    return keep_units(text)
+    return keep_units(number_captions(text))
 
 
 def count_clusters(document: Mapping[str, Any], centroids: NDArray[np.float64] | None) -> int:
@@ -381,6 +391,13 @@ def _holders(document: Mapping[str, Any]) -> int:
     """Return the number of parties that hold records or columns; with vertical protocols rank 0 may be one."""
     names = document["parameters"].get("names")
     return len(names) if isinstance(names, list) and names else int(document["parties"]["clients"])
+
+
+def _sites(document: Mapping[str, Any]) -> list[str]:
+    """Return the names of the parties that hold records or columns, as the roster has them; empty without one."""
+    signers = [] if document["signatures"] is None else document["signatures"]["parties"]
+    everybody = len(signers) == _holders(document)
+    return [party["name"] for party in signers if party["rank"] or everybody]
 
 
 def _check(document: Mapping[str, Any], centroids: NDArray[np.float64] | None, quality: Mapping[str, Any]) -> None:
@@ -478,7 +495,7 @@ def _budget(privacy: Mapping[str, Any]) -> dict[str, Any] | None:
     return {
         "used": used,
         "limit": limit,
-        "at": f" at delta {privacy['lifetime_delta']:.3g}" if privacy.get("lifetime_delta") else "",
+        "at": f" at delta {format_delta(privacy['lifetime_delta'])}" if privacy.get("lifetime_delta") else "",
         # Rounded down, so that it is never more than the true rest.
         "left": None if left is None else f"{math.floor(left * 1e4) / 1e4:g}",
         "bar": chart.share_bar(left / limit if left and limit else 0.0),

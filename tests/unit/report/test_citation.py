@@ -8,6 +8,8 @@ import yaml
 from fastlloyd.cli.cite import main
 from fastlloyd.protocols.registry import FOLLOWING, ROWS, find
 from fastlloyd.report.citation import bibtex, papers
+from fastlloyd.report.document import encode
+from tests.unit.report.figures import common, report
 
 CFF = yaml.safe_load((Path(__file__).parents[3] / "CITATION.cff").read_text("utf-8"))
 
@@ -38,8 +40,12 @@ def test_the_two_forms_name_the_same_papers():
     assert CFF["cff-version"] == "1.2.0" and {"message", "title", "authors"} <= CFF.keys()
 
 
-def test_the_command_prints_one_or_all(capsys):
+def test_the_command_prints_one_or_all(tmp_path, capsys):
     assert main(["feddp"]) == 0
     assert capsys.readouterr().out == bibtex(find("feddp"))
+    (tmp_path / "report.json").write_text(encode(report(common=common(title="Who comes back?"))))
+    assert main([str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("@misc{run-") and "{{Who comes back?}}" in printed and printed.count("@") == 3
     assert main([]) == 0
     assert capsys.readouterr().out == bibtex()

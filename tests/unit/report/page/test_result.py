@@ -50,10 +50,11 @@ def test_the_verdict_comes_before_everything_but_what_was_asked():
     root, _ = shown(document())
     sections = [each.attrib["aria-labelledby"] for each in root.iter("section")]
     assert sections == [
-        *("verdict", "promise", "clusters", "error", "sight", "parties", "budget", "cost", "settings", "versions"),
-        "cite",
-        "verify",
+        *("verdict", "promise", "clusters", "error", "files", "methods", "cite", "sight", "parties", "budget", "cost"),
+        *("settings", "versions", "verify"),
     ]
+    contents = [each.attrib["href"] for each in root.find("body/main/nav").iter("a")]
+    assert contents == [f"#{name}" for name in sections]
     assert (
         "".join(next(section(root, "verdict").iter("p")).itertext()) == "Good Noise of 0.4 % of the range on a centre."
     )
@@ -289,8 +290,8 @@ def test_many_rounds_are_folded_away():
 
 
 def folded(root):
-    """What is folded away of error and cost."""
-    return [each for name in ("error", "cost") for each in section(root, name).iter("details")]
+    """The rounds that are folded away."""
+    return [each for each in root.iter("details") if "one by one" in each.findtext("summary")]
 
 
 def table(root, name):
@@ -438,12 +439,12 @@ def test_settings_are_written_for_people():
     assert set_["weights of categories"] == "ward: (north: 1; south: 0.5); sex: (f: 1)"
     assert set_["seed of public randomness"] == "12345"
     # What the plan made of them stands by itself, folded away, under the names of the report.
-    (folded,) = section(root, "settings").iter("details")
+    _, folded = section(root, "settings").iter("details")
     assert "".join(folded.itertext()).count("fraction_bits") == 1
     assert planned["least_revealed"] == "5" and planned["private"] == "yes" and planned["ring_bits"] == "32"
     assert "plus" not in planned and not set_.keys() & planned.keys() - {"name"}
     made["parameters"] = {"k": 3, "d": 2, "n_total": 12345}
-    assert not list(section(shown(made)[0], "settings").iter("details"))
+    assert len(list(section(shown(made)[0], "settings").iter("details"))) == 1
     for masking, said in (("common", False), ("pairwise", True)):
         made["parameters"] |= {"masking": masking, "known_shares": 1}
         assert ("whose share of the noise" in shown(made)[1]) is said
@@ -492,3 +493,77 @@ def test_the_title_of_the_study_is_text_on_the_page():
     root, words = shown(document(common=common(title="<b>Who</b> comes back?")))
     assert "<b>Who</b> comes back?" in words
     assert root.find("head/title").text.startswith("<b>Who</b> comes back?: ")
+    assert root.findtext("body/header/h1/bdi") == "<b>Who</b> comes back?"
+
+
+def test_a_page_begins_with_whose_study_it_is_and_says_how_to_cite_it():
+    said = {"title": "Who comes back?", "authors": ["A. Meyer", "B. {Roy"], "institution": "North", "purpose": "beds"}
+    root, words = shown(document(common=common(**said)))
+    header = " ".join(" ".join(root.find("body/header").itertext()).split())
+    assert header.startswith("Who comes back? A. Meyer , B. {Roy North 3 clusters of records that clients kept")
+    assert "Purpose: beds" in header and "A. Meyer, B. {Roy. Who comes back? North. Run 0" in words
+    assert "author = {{A. Meyer} and {B. \\{Roy}}," in words and "[1] A. Diaa, T. Humphries" in words
+
+
+def test_sites_stand_at_the_top_by_their_names_in_the_roster():
+    made = document()
+    made["signatures"] = {
+        "roster": "ab" * 32,
+        "agreed": "cd" * 32,
+        "files": {},
+        "parties": [
+            {
+                "rank": rank,
+                "name": name,
+                "covers": "result",
+                "signature": "ef" * 64,
+                "problem": None,
+                "opening": "0" * 64,
+            }
+            for rank, name in enumerate(["operator", "North <b>", "South"])
+        ],
+    }
+    root, _ = shown(made)
+    sites = next(each for each in root.find("body/header").iter("p") if (each.text or "").startswith("Sites: "))
+    assert [each.text for each in sites.iter("bdi")] == ["North <b>", "South"]
+
+
+def test_tables_and_figures_have_numbers_and_no_number_parts_from_its_unit():
+    text = result_page(document(), CENTRES, {"bounds.csv": BOUNDS})
+    root = page.check(text)
+    captions = ["".join(each.itertext()) for each in root.iter("caption")]
+    assert [caption.split(". ")[0] for caption in captions] == [f"Table {n}" for n in range(1, len(captions) + 1)]
+    figures = ["".join(each.itertext()) for each in root.iter("figcaption")]
+    assert figures[0].startswith("Figure 1. Each disc is a centre")
+    body = text.partition("<body>")[2]
+    assert "95\u00a0% range" in body and not re.search("[0-9] (%|ms|kB)", body)
+
+
+@pytest.mark.parametrize(
+    ("start", "said", "label"),
+    [
+        ("private", "starts from proxy points drawn from noisy sums, the server has no records", "proxy points"),
+        ("feddp", "FedDP-KMeans: starts from points of the server)", "points that the server starts from"),
+        ("sphere-packing", "FedDP-KMeans: starts from a sphere packing", "points that the server starts from"),
+    ],
+)
+def test_what_feddp_starts_from_is_said_as_it_was_started(start, said, label):
+    made = document()
+    made["protocol"] = "feddp"
+    made["parameters"] |= {"start": start, "n_server": 187}
+    words = shown(made)[1]
+    assert said in words and f" {label} 187 " in words
+    assert ("points of the server" in words or "the server starts from" in words) == (start != "private")
+
+
+def test_why_the_same_noise_is_good_in_one_run_and_fair_in_another_stands_below_the_limit():
+    sentence = "fair: noise of 1.3 % of the range on a centre (good is up to 0.97 % for 3 clusters and 2 features)"
+    assert "the less noise hides one from the next" in shown(document({"verdict": "fair", "sentence": sentence}))[1]
+    assert "hides one" not in shown(document())[1]
+
+
+def test_links_lead_to_public_files_beside_the_page_alone():
+    names = ["centroids.csv", "report.json", "labels_1.csv", "javascript:alert(1)", "..csv", "A.csv", "x.html"]
+    root, words = shown(document(output=names))
+    links = [each.attrib["href"] for each in section(root, "files").iter("a")]
+    assert links == ["centroids.csv", "report.json"] and all(name in words for name in names)
