@@ -173,17 +173,17 @@ def visible(name: str) -> str:
 
 
 def look(name: str) -> str:
-    r"""Return how a name looks: equal for two that differ only in letters of other scripts that look the same.
+    r"""Return how a name looks: equal for two that differ in case, or in look-alike letters of other scripts, alone.
 
-    Not found: letters that are merely similar (l and 1), pairs of letters that look like one (rn and m), and other
-    scripts than Greek, Cyrillic and Armenian.
+    Not found: letters that are merely similar (l and 1), pairs of letters that look like one (rn and m), other
+    scripts than Greek, Cyrillic and Armenian, and their letters that look the same only in the other case.
 
     Examples
     --------
-    >>> look("n\u043erth") == look("north"), look("m\u00fcller") == look("muller")
+    >>> look("N\u043erth") == look("north"), look("m\u00fcller") == look("muller")
     (True, False)
     """
-    return unicodedata.normalize("NFD", visible(name)).translate(_LOOK_ALIKES)
+    return unicodedata.normalize("NFD", visible(name)).translate(_LOOK_ALIKES).casefold()
 
 
 def group_hex(digest: bytes) -> str:

@@ -127,7 +127,7 @@ class Roster:
     def __post_init__(self) -> None:
         object.__setattr__(self, "entries", tuple(sorted(self.entries, key=lambda entry: entry.rank)))
         _check_unique("rank", ((str(entry.rank), entry) for entry in self.entries))
-        _check_unique("name, as people see it", ((visible(entry.name), entry) for entry in self.entries))
+        _check_unique("name, as people see it", ((visible(entry.name).casefold(), entry) for entry in self.entries))
         # Beyond that, letters of other scripts.
         _check_unique("name by the look of its letters", ((look(entry.name), entry) for entry in self.entries))
         # With one key, two parties could impersonate each other; this covers equal certificates.

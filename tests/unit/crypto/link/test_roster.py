@@ -232,12 +232,19 @@ def test_any_changed_byte_of_a_certificate_is_a_sentence():
 
 
 @pytest.mark.parametrize(
-    "other", ["site\u034f 1", "site 1\u3164", "site 1\ufe0f", "site\u28001", "site  1", "site 1\U000e0100", "ſite 1"]
+    "other",
+    [
+        *("site\u034f 1", "site 1\u3164", "site 1\ufe0f", "site\u28001", "site  1", "site 1\U000e0100", "ſite 1"),
+        *("Site 1", "SITE 1", "\uff33ite 1"),  # case, full width
+    ],
 )
 def test_names_that_look_the_same_are_the_same_name(three, other):
     with pytest.raises(ConfigError, match="same name"):
         three.add(entry(3, other))
-    three.add(entry(3, "Site 1"))
+    cyrillic = "\u0421\u0435\u0432\u0435\u0440"
+    with pytest.raises(ConfigError, match="same name"):
+        three.add(entry(3, cyrillic)).add(entry(4, cyrillic.upper()))
+    three.add(entry(3, "Site 3"))
 
 
 def test_a_name_that_nobody_sees_is_none():
@@ -314,6 +321,7 @@ def check_certificates_of(path):
         ("ALPHA", "\u0391LPH\u0391"),  # Greek capitals
         ("\u0440\u043e", "\u03c1\u03bf"),  # Cyrillic and Greek, neither Latin
         ("ho", "\u0570\u0585"),  # Armenian
+        ("Hospital A", "hospital \u0430"),  # Cyrillic a, in another case
     ],
 )
 def test_names_that_differ_in_look_alike_letters_of_other_scripts_are_refused(three, one, other):
