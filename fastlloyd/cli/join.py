@@ -26,8 +26,8 @@ _REFUSAL_S = 3.0
 def main(argv: Sequence[str]) -> int:
     """Connect to the server, and run as a client once it admits this one.
 
-    A site whose approval, output folder or log file does not fit joins too, and only says that it does not start:
-    otherwise the others would wait for it until the set-up deadline.
+    A site whose approval, output folder, state directory or log file does not fit joins too, and only says that it does
+    not start: otherwise the others would wait for it until the set-up deadline.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     from fastlloyd.net.tcp.spoke import join
     from fastlloyd.report.announcer import Announcer
     from fastlloyd.report.lines import Journal
-    from fastlloyd.run.files import refuse_other_files
+    from fastlloyd.run.files import check_folders
     from fastlloyd.run.own_rank import CARRIER, CONNECTION, connection_keys, find_own_rank
 
     proxy = find_proxy(address, os.environ)
@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
         journal = start_log(config, place.me.rank)
         if arguments.approval is not None:
             approve = approved(Path(arguments.approval), config, place)
-        refuse_other_files(config, place.me)
+        check_folders(config, place.me)
     except FastLloydError as error:
         problem = error
     catch_signals()

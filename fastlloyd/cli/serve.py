@@ -125,7 +125,7 @@ def _serve(config: RunConfig, arguments: argparse.Namespace, address: Address, p
     from fastlloyd.net.tcp.forwarded import parse_networks
     from fastlloyd.net.tcp.hub import TcpServer
     from fastlloyd.report.announcer import Announcer
-    from fastlloyd.run.files import refuse_other_files
+    from fastlloyd.run.files import check_folders
     from fastlloyd.run.own_rank import CARRIER, CONNECTION, connection_keys
     from fastlloyd.run.session import find_protocol
     from fastlloyd.supervise.offers import write_offer
@@ -140,7 +140,7 @@ def _serve(config: RunConfig, arguments: argparse.Namespace, address: Address, p
     if offer is not None and keys is None:
         raise ConfigError("--offer: needs --roster and --key, which say who may ask")
     offered = b"" if offer is None else write_offer(config, offer)
-    refuse_other_files(config, SERVER)
+    check_folders(config, SERVER)
     catch_signals()
     announcer = Announcer(
         SERVER, events=arguments.events, quiet=config.quiet, own_terminal=True, carrier=CARRIER, journal=journal

@@ -8,7 +8,12 @@
                                          <------  PlanProposal: the plan of the run (public), rounds done
       check the plan, recompute epsilon
       ... seed agreement among the clients ...
-      Ready                              ------>    all are ready: round 0 begins
+      Ready                              ------>    all are ready, and what a resume needs is stored
+                                         <------  Go
+      round 0 begins
+
+Nothing that rests on records leaves a client, or enters its ledger, before Go: so whatever a crash interrupts from the
+first such message on, every party has stored what a resume needs.
 """
 
 from __future__ import annotations
@@ -101,7 +106,7 @@ class Go(Document):
     """Says that all are ready; carries nothing."""
 
     TYPE = 13
-    SEEN = Seen(DOWN, "all have prepared what they send", server="that all are ready", others="the same")
+    SEEN = Seen(DOWN, "all are ready, and have stored what a resume needs", server="that all are ready", others="same")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +197,18 @@ def check_length(message: Document, what_takes: str) -> None:
 def send_ready() -> Party[None]:
     """Report to the server that this party's set-up is done; run by each client."""
     yield Send((SERVER,), Ready(), SETUP_ROUND)
+
+
+def await_go() -> Party[None]:
+    """Report to the server that this party's set-up is done, and wait until all are ready; run by each client."""
+    yield from send_ready()
+    # The server may first wait for others' last messages of the set-up.
+    yield Receive(SERVER, Go, SETUP_ROUND, waits=2)
+
+
+def send_go(clients: tuple[PartyId, ...]) -> Party[None]:
+    """Let all clients begin; run by the server."""
+    yield Send(clients, Go(), SETUP_ROUND)
 
 
 def await_ready(clients: tuple[PartyId, ...]) -> Party[None]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastlloyd.lifecycle.closing import Chains, Counters, Totals
-from fastlloyd.lifecycle.hello import Hello, PlanProposal, Ready
+from fastlloyd.lifecycle.hello import Go, Hello, PlanProposal, Ready
 from fastlloyd.lifecycle.same_secret import EqualityProof, EqualityTag
 from fastlloyd.lifecycle.sealed import SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.lifecycle.shared_secrets import PairCiphertext, PairPublicKey, SeedConfirmation, SeedContribution
@@ -22,7 +22,7 @@ from fastlloyd.wire.header import PartyId
 
 OPENING: Messages = (Hello, PlanProposal)
 """Who takes part, and the plan."""
-READY: Messages = (Ready,)
+READY: Messages = (Ready, Go)
 """The set-up is done."""
 SEED: Messages = (
     seen_as(

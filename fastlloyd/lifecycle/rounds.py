@@ -456,8 +456,6 @@ class ServerRounds:
             yield Send(tuple(party for party in self._everybody if done.get(party, 0) <= t), reply, t)
             self._continue(reply)
             return reply
-        if self._opening is not None:  # before anything that may fail: the clients pay, and send, meanwhile
-            yield from self._opening.keep()
         if stock is not None and t == len(self._stored.replies):
             self._ahead.stock(stock())
         yield from self._ahead.record(t)

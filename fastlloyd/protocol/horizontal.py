@@ -318,9 +318,10 @@ class Horizontal(OfRecords[H]):
         """Run the server."""
         secrets = [self.server_secret()]
 
-        def relay(plan: H) -> Party[None]:
+        def relay(plan: H) -> Party[Any]:
             opens = yield from self.relay(session, plan)
             secrets.extend([] if opens is None else [opens])
+            return opens
 
         plan, end = yield from run_server(
             session,

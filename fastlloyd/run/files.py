@@ -38,7 +38,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Claim, Outcome, Result
 from fastlloyd.run.run_file import to_toml, with_absolute_paths
 from fastlloyd.run.session import Session
-from fastlloyd.run.state import own_folder
+from fastlloyd.run.state import StateDir, own_folder
 from fastlloyd.wire.header import PartyId
 
 _log = logging.getLogger(__name__)
@@ -486,7 +486,16 @@ def evaluate_result(session: Session, result: Result) -> dict[str, float | None]
     return evaluate(scale(values[:, columns], result.bounds), result.evaluated, labels)
 
 
-def refuse_other_files(config: RunConfig, me: PartyId) -> None:
-    """Refuse an output folder with files of another run before anybody waits; a resumed run has its own files."""
+def check_folders(config: RunConfig, me: PartyId) -> None:
+    """Refuse a party's folders that do not fit, before anybody waits.
+
+    Raises
+    ------
+    ConfigError
+        Another run's files stand in the output folder (a resumed run has its own), or the state directory is not there,
+        cannot be written, or holds no run to resume.
+    """
     if not config.overwrite and not config.resume:
         find_earlier(output_folder(config.output, me)).refuse(None)
+    if config.state_dir is not None and (config.row.resumes or not config.resume):
+        StateDir(config.state_dir, me, resume=config.resume, new=config.new_state)

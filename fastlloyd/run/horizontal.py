@@ -15,11 +15,12 @@ from fastlloyd.data.records import ClientRecords
 from fastlloyd.errors import ConfigError, FastLloydError, Reason
 from fastlloyd.lifecycle.hello import (
     Announced,
+    await_go,
     await_ready,
     gather_announced,
     propose_plan,
     receive_plan,
-    send_ready,
+    send_go,
 )
 from fastlloyd.lifecycle.rounds import StoredRounds
 from fastlloyd.lifecycle.sealed import Sealing
@@ -74,7 +75,7 @@ def run_server(
     bounds: Callable[[P], MessageBounds],
     play: Callable[[P, Mapping[int, bytes], Mapping[PartyId, int]], Party[R]],
     included: Callable[[P, int, bytes], Sequence[PartyId]],
-    relay: Callable[[P], Party[None]] | None = None,
+    relay: Callable[[P], Party[Any]] | None = None,
 ) -> Party[tuple[P, R]]:
     """Run the server from the clients' schemas to the last round; gives plan and result.
 
@@ -92,7 +93,13 @@ def run_server(
     included : callable
         From plan, round and the bytes of its reply to the clients whose uplinks are in it.
     relay : callable, optional
-        From the plan to the coroutine that relays what the clients agree on through this server.
+        From the plan to the coroutine that relays what the clients agree on through this server; gives what opens
+        their rounds, a `ServerOpening`, or None.
+
+    Notes
+    -----
+    Before Go no client sends or records anything about its records, and by then every party has stored what a resume
+    needs. So a run that a crash interrupts either can be resumed or has spent nothing.
     """
     yield from session.begin()
     stored: Mapping[int, bytes] = yield Recall("reply")
@@ -109,11 +116,13 @@ def run_server(
     restored = 0 if numbers is None else numbers.restored
     refuse_behind(stored, announced.rounds_done, lambda t, body: included(plan, t, body), harmless=restored)
     yield from propose_plan(session.everybody, plan.to_json(), len(stored))
-    if relay is not None:
-        yield from relay(plan)
+    opening = None if relay is None else (yield from relay(plan))
     yield from await_ready(session.everybody)
     # Not before all are ready: a run that is refused must not make this party forget an interrupted one.
     yield Keep({"plan": plan.to_json()})
+    if isinstance(opening, ServerOpening):
+        yield from opening.keep()
+    yield from send_go(session.everybody)
     yield Publish("setup")
     result = yield from play(plan, stored, announced.rounds_done)
     return plan, result
@@ -359,8 +368,8 @@ class Begun(Generic[P]):
         return self.to_keep
 
     def start(self) -> Party[None]:
-        """Report to the server that the set-up is done."""
-        yield from send_ready()
+        """Report to the server that the set-up is done, and wait until all are ready."""
+        yield from await_go()
         yield Publish("setup")
 
 

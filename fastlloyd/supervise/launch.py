@@ -20,7 +20,7 @@ from fastlloyd.protocols.private_bounds.inputs import BOUNDS, ROW, BothRuns, spl
 from fastlloyd.report.document import load
 from fastlloyd.report.files import output_folder
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.files import refuse_other_files
+from fastlloyd.run.files import check_folders
 from fastlloyd.run.run_file import to_toml, with_absolute_paths
 from fastlloyd.run.state import StateDir, check_budgets, interrupted_protocol
 from fastlloyd.wire.header import PartyId
@@ -89,7 +89,7 @@ def run_with_private_bounds(config: RunConfig, ranks: int, start: Start) -> int:
         if not config.resume:
             check_budgets(config, ranks, both.releases, both.delta)
             for me in map(PartyId, range(ranks)):  # the second run would be refused when the first is paid for
-                refuse_other_files(config, me)
+                check_folders(config, me)
         code = start_configured(both.bounds, start)
         if code != EXIT_OK:
             return code

@@ -46,6 +46,26 @@ from tests.net.memory import MemoryNetwork
 ROOT = Path(__file__).parents[2]
 CODES = (0, 2, 3, 4)
 LIMIT_S = 120
+FINISHED = ROOT / "tests" / "golden" / "finished"
+# Flags that `check` takes, and those that `plan` does not take.
+OF_FILES = (
+    *(
+        "--header",
+        "--no-header",
+        "--na",
+        "--rename",
+        "--encoding",
+        "--decimal",
+        "--delimiter",
+        "--missing",
+        "--columns",
+    ),
+    *("--unit", "--id"),
+)
+OF_RUNS = (
+    *("--threads", "--delay", "--deadline", "--budget", "--header", "--no-header", "--na", "--rename", "--encoding"),
+    *("--decimal", "--figures", "--memory"),
+)
 STREAMS = (
     *("", "", "", "", "stdout full", "stdout pipe", "stdout closed"),
     *("stdin closed", "stderr full", "stderr pipe", "stderr closed", "all closed", "all full"),
@@ -70,6 +90,7 @@ BOUNDS = (
         "nan,1",
     ),
     *("1000000000000000,1000000000000001", "-1e-50,1e50", "0,1e99", "auto-public", "nowhere.csv"),
+    *("private", "private:0.5", "private:0", "private:2", "private:x"),
 )
 EXTREMES = {
     "--epsilon": ("1", "1", "0.001", "100", "0", "1e-300", "nan", "101"),
@@ -91,6 +112,17 @@ EXTREMES = {
     "--deadline": ("1", "1e9", "nan", "-1"),
     "--delay": ("0.001", "-1", "nan"),
     "--budget": ("0", "1", "1e6"),
+    "--header": ("",),
+    "--no-header": ("",),
+    "--na": ("-999", "", "1,2", "0.5,NA", "x" * 5000, "nan", "β"),
+    "--rename": ("a0=b", "a0=a1", "=", "nothing=x", "a0=", "β-HCG=b", "a0=b,a0=c", "b\u202e=a0"),
+    "--encoding": ("utf-8", "cp1252", "utf-16", "nothing", "idna"),
+    "--decimal": (".", ",", "x"),
+    "--figures": ("png", "svg", "svg,pdf,png", "", "gif", "png,png"),
+    "--quality": ("0.05", "0", "1", "2", "nan"),
+    "--title": ("a study", "", "x" * 5000, "a\u202eb", "\x1b[31m", "β", "two\nlines", "{client}"),
+    "--min-size": ("5", "0", "-1", "1000000000000"),
+    "--memory": ("64M", "1", "x", "1e400"),
     "--set": ("fastlloyd.alpha=0", "feddp.start=private", "secfc.membership=true", "x", "vertical-dp.rows=1"),
 }
 
@@ -116,6 +148,22 @@ class Line:
     stream: str = ""
     disk: str = ""
     locale: str = ""
+
+
+SWITCHES = ("--header", "--no-header")
+"""Flags that no value follows."""
+COLUMNS = (
+    *("[a0]\nlo = 0\nhi = 1\n", "[a0]\nlo = 0\nhi = 1\nwhole = true\n", "[age]\nlo = 0\nhi = 100\nbins = 1\n"),
+    *('["β-HCG"]\ncategories = ["a", "a"]\n', "[a0]\nlo = 1e308\nhi = -1e308\n", "[a0]\nedges = [0, 1e-320, 1e400]\n"),
+    *("", "x", '["a\u202eb"]\nlo = 0\nhi = 1\n', "[a0]\nedges = []\n", "[a0]\nlo = 0\nhi = 1e300\nbins = 100\n"),
+    "".join(f"[c{at}]\nlo = 0\nhi = 1\n" for at in range(200)),
+    *(
+        "[a0]\nlo = 0\nhi = 1\nbins = 1000000000\n",
+        "[a0]\nlo = nan\nhi = 1\n",
+        "[a0]\nlo = 0\nhi = 99999\nwhole = true\n",
+    ),
+)
+"""Files of described columns."""
 
 
 def mostly(draw: random.Random, values: Sequence[str], share: float = 0.6) -> str:
@@ -151,12 +199,17 @@ def _draw_words(folder: Path, draw: random.Random, protocol: str, parties: int) 
     """Draw what is typed; what it writes goes below `folder / "disk"`."""
     disk = folder / "disk"
     command = draw.choice(
-        (*("run",) * 5, "plan", "plan", "check", "dossier", "choose", "init", "init-state", "keygen", "ledger")
+        (
+            *(*("run",) * 5, "plan", "plan", "check", "dossier", "choose", "init", "init-state", "keygen", "ledger"),
+            *("describe", "describe", "bounds", "runs", "cite", "report"),
+        )
     )
+    if command in ("describe", "runs", "cite", "report"):
+        return _draw_finished(folder, draw, command)
     words = [command, "--protocol", protocol]
     calm = draw.choice((0.5, 0.95, 0.98))
     total = mostly(draw, ("600", "10", "1000", "1000000", "1000000000000", "1", "3", "1e30"), calm)
-    k = mostly(draw, ("2", "1", "2", "3", "10", "10000", "auto:3", "0"), calm)
+    k = mostly(draw, ("2", "1", "2", "3", "10", "10000", "auto:3", "0", "2..4", "2..1000", "4..2", "2.."), calm)
     shape = ["--bounds", mostly(draw, BOUNDS, calm), "--k", k, "--n-total", total]
     if command == "choose":
         words = [command, *("--n", total, "--k", k, "--d", draw.choice(("1", "2", "50", "0")))]
@@ -179,6 +232,12 @@ def _draw_words(folder: Path, draw: random.Random, protocol: str, parties: int) 
         ]
     if command == "ledger":
         return [command, str(draw.choice((disk / "state", disk, folder / "own_1.csv")))]
+    if command == "bounds":  # for sites: runs of it are `run --protocol private-bounds`
+        shape = ["--bounds", mostly(draw, BOUNDS, calm)] if draw.random() < 0.5 else []
+        shape += ["--share", mostly(draw, ("0.1", "0", "1", "nan"))] if draw.random() < 0.3 else []
+        shape += ["--epsilon", mostly(draw, EXTREMES["--epsilon"]), "--title", mostly(draw, EXTREMES["--title"])]
+        words = [command, "--run-file", str(disk / "bounds.toml"), "--n-total", total, "-n", str(parties), *shape]
+        return [*words, *(["--columns", mostly(draw, EXTREMES["--columns"])] if draw.random() < 0.7 else [])]
     if command == "dossier":
         public = {"protocol": protocol, "bounds": shape[1], "k": k, "n_total": total}
         lines = [
@@ -199,15 +258,43 @@ def _draw_words(folder: Path, draw: random.Random, protocol: str, parties: int) 
         ]
     else:
         words += ["--data", str(folder / "own_{client}.csv"), *shape]
-    taken = [] if command == "check" else list(EXTREMES)
-    for flag in draw.sample(taken, draw.choice((0, 0, 1, 1, 2, 3)) if taken else 0):
-        if not (command == "plan" and flag in ("--threads", "--delay", "--deadline", "--budget")):
-            words += [flag, mostly(draw, EXTREMES[flag], calm - 0.3)]
+    for flag in draw.sample(OF_FILES if command == "check" else list(EXTREMES), draw.choice((0, 0, 1, 1, 2, 3))):
+        if command == "run" or flag not in OF_RUNS:
+            words += [flag] if flag in SWITCHES else [flag, mostly(draw, EXTREMES[flag], calm - 0.3)]
     if command == "check":
         words += ["--client", mostly(draw, ("1", "0", "9"))]
     if command == "run" and draw.random() < 0.3:
         words += ["--state-dir", str(disk / "state"), "--new-state"]
     return words
+
+
+def _draw_finished(folder: Path, draw: random.Random, command: str) -> list[str]:
+    """Draw a command about a finished run, which is kept as a golden one, whole or damaged."""
+    disk, result = folder / "disk", folder / "result"
+    shutil.copytree(FINISHED, result)
+    public = 'protocol = "fastlloyd-plus"\nk = 3\nbounds = "bounds.csv"\nn_total = 400\nepsilon = 20.0\n'
+    (result / "config.toml").write_text(public)
+    if draw.random() < 0.3:
+        damaged = draw.choice(sorted(result.iterdir()))
+        damaged.write_bytes(draw.choice((b"", b"\xff\n", damaged.read_bytes()[:-100], b"[" * 100_000)))
+    if command == "cite":
+        return [command, *draw.choice(((), ("fastlloyd",), ("feddp",), ("nothing",), ("",), ("β",), ("--output",)))]
+    if command == "runs":
+        words = [command, str(draw.choice((disk / "state", disk, result, folder / "own_1.csv")))]
+        return words + draw.choice(([], ["--json"], ["--csv"], ["--html", str(disk / "runs.html")], ["--delta", "nan"]))
+    if command == "report":
+        more = draw.choice(
+            ((), ("--verify",), ("--html", str(disk / "page.html")), ("--names", str(folder / "names.toml")))
+        )
+        (folder / "names.toml").write_text(draw.choice(('1 = "one"\n', "1 = 1\n", "x", '99 = "\u202e"\n', "")), "utf-8")
+        return [command, str(draw.choice((result, result, disk))), *more]
+    (folder / "columns.toml").write_text(draw.choice(COLUMNS), "utf-8")
+    words = [command, str(result), "--out", str(disk / "describe.toml")]
+    words += ["--columns", str(folder / "columns.toml")] if draw.random() < 0.8 else []
+    words += ["--quality", draw.choice(("0.2", "0", "1", "nan"))] if draw.random() < 0.4 else []
+    words += [draw.choice(("--epsilon", "--total")), mostly(draw, ("1", "0.001", "30", "100", "0", "nan", "-1"))]
+    more = draw.sample(("--title", "--min-size", "--masking"), draw.choice((0, 1, 2)))
+    return words + [word for flag in more for word in (flag, mostly(draw, EXTREMES[flag]))]
 
 
 def run_parties(words: Sequence[str], parties: int, folder: Path, *, agree: bool = True) -> int:

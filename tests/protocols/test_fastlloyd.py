@@ -10,15 +10,16 @@ from scipy import stats
 
 from fastlloyd.errors import ConfigError, PeerError, RangeError, SecurityError
 from fastlloyd.lifecycle.closing import Counters, Totals
-from fastlloyd.lifecycle.hello import Hello, PlanProposal, Ready
+from fastlloyd.lifecycle.hello import Go, Hello, PlanProposal, Ready
 from fastlloyd.lifecycle.masked_sums import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.lifecycle.same_secret import EqualityProof, EqualityTag
 from fastlloyd.lifecycle.sealed import SealedParts, SealedSeed, SealKey, SealKeys
+from fastlloyd.party.effects import Keep, Record, Save, Send
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.run.simulation import run_together
+from fastlloyd.run.simulation import Simulation, run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.contracts.whole_run import config
 from tests.protocols.support import blobs, no_noise, parameters, plan_for, run
@@ -89,9 +90,31 @@ def test_an_update_reaches_the_server_and_nobody_else() -> None:
         **dict.fromkeys((SealKey, SealedParts, EqualityTag), up),
         **dict.fromkeys((SealKeys, SealedSeed, EqualityProof), down),
         **dict.fromkeys((Hello, Ready, Counters), up),
-        **dict.fromkeys((PlanProposal, Totals), down),
+        **dict.fromkeys((PlanProposal, Go, Totals), down),
     }
     assert seen == {message.TYPE: between for message, between in told.items()}
+
+
+@pytest.mark.parametrize("masking", ["common", "pairwise", "threshold"])
+def test_what_a_resume_needs_is_stored_everywhere_before_anything_rests_on_records(masking, monkeypatch) -> None:
+    """So whatever a crash interrupts, nothing was spent or the run can be resumed."""
+    seen: list[tuple[int, str]] = []
+    perform = Simulation._perform
+
+    def watched(self, party, effect):
+        if isinstance(effect, (Send, Save, Keep, Record)):
+            name = getattr(effect, "name", type(getattr(effect, "message", effect)).__name__)
+            seen.append((party.rank, name.partition("-")[0]))
+        return perform(self, party, effect)
+
+    monkeypatch.setattr(Simulation, "_perform", watched)
+    run_together(dataclasses.replace(config("fastlloyd"), masking=masking), 3)
+    go, everybody = seen.index((0, "Go")), (0, 1, 2, 3)
+    first = {name: {rank: seen.index((rank, name)) for rank in everybody if (rank, name) in seen} for _, name in seen}
+    secrets = {"common": ["seed"], "pairwise": ["pairs"], "threshold": ["group", "threshold", "words"]}[masking]
+    assert set(first["Keep"]) == {*everybody} and set(first["MaskedUpdate"]) == {1, 2, 3}
+    assert all(place < go for name in ("Keep", "Ready", *secrets) for place in first[name].values())
+    assert all(place > go for name in ("Record", "uplink", "MaskedUpdate") for place in first[name].values())
 
 
 def _updates(points, plan) -> list[bytes]:

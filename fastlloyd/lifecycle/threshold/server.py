@@ -86,16 +86,14 @@ class ServerOpening:
         self._group = group
         self._words = words
         self._board = Board(group.numbers, words)
-        # A new run, or one that was interrupted before its first round: the words are not on the disk yet.
         self._kept = stored is not None
         self._stored = dict(stored or {})
         self._signed: tuple[int, bytes, bytes] = (-1, b"", b"")
         self.silent: dict[int, tuple[PartyId, ...]] = {}
 
     def keep(self) -> Party[None]:
-        """Store what a resumed run opens rounds with, once."""
+        """Store what a resumed run opens rounds with, before the clients send anything of a round."""
         if not self._kept:
-            self._kept = True
             ordered = (self._words[party].to_bytes() for party in self._group.everybody)
             yield Save("words", self._group.kept + b"".join(ordered))
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import scale
 from fastlloyd.data.records import OwnRecords
-from fastlloyd.lifecycle.hello import await_ready, gather_announced, propose_plan
+from fastlloyd.lifecycle.hello import await_ready, gather_announced, propose_plan, send_go
 from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.lifecycle.sealed_messages import seal_between
 from fastlloyd.party.effects import Allow, Party, Publish
@@ -180,6 +180,7 @@ class SecFC(OfRecords[Plan]):
         yield from propose_plan(session.everybody, plan.to_json(), 0)
         yield from await_shared(plan)
         yield from await_ready(session.everybody)
+        yield from send_go(session.everybody)
         yield Publish("setup")
         end = yield from server(plan)
         part = self.common(session, plan, end.included)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import DataError
-from fastlloyd.lifecycle.hello import Go, send_ready
+from fastlloyd.lifecycle.hello import await_go
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.privacy.noise.sampler import round_laplace, round_normal
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys
@@ -24,7 +24,7 @@ from fastlloyd.protocols.vertical_dp.messages import FinalResult, SharedResult, 
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
 from fastlloyd.protocols.vertical_dp.sketch.sketch import make_sketch
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
+from fastlloyd.wire.header import SERVER, PartyId
 
 
 def prepare(
@@ -56,8 +56,7 @@ def prepare(
     finally:
         keys.erase()
     yield Record(plan.all_releases())
-    yield from send_ready()
-    yield Receive(SERVER, Go, SETUP_ROUND)
+    yield from await_go()
     return message
 
 

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import DataError, PeerError
-from fastlloyd.lifecycle.hello import Go, await_ready
+from fastlloyd.lifecycle.hello import await_ready, send_go
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Send
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
 from fastlloyd.protocols.vertical_dp.math.estimate import Table, basic_error
@@ -52,7 +52,7 @@ from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
 from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
-from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId, clients
+from fastlloyd.wire.header import SERVER, PartyId, clients
 
 Floats = NDArray[np.float64]
 
@@ -256,7 +256,7 @@ def server(plan: Plan) -> Party[ServerResult]:
 def await_prepared(plan: Plan) -> Party[None]:
     """Wait until every party has its message ready and its releases recorded, then let all of them send."""
     yield from await_ready(clients(plan.clients))
-    yield Send(clients(plan.clients), Go(), SETUP_ROUND)
+    yield from send_go(clients(plan.clients))
 
 
 def finish(messages: Sequence[Synopsis], plan: Plan) -> ServerResult:

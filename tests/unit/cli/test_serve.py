@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fastlloyd.cli import serve
+from fastlloyd.cli import join, serve
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import Address
 from fastlloyd.run.history import note_begun
@@ -36,6 +36,28 @@ def test_a_number_that_is_missing_or_not_the_rosters_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}$"):
         serve._count_clients(stated, OwnRank(me=SERVER, clients=listed))
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ([], "expected the state of {party} in .*, found no ledger there"),
+        (["--resume"], "holds no interrupted run"),
+    ],
+)
+def test_a_state_directory_that_is_not_there_is_found_before_anybody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], sentence: str
+) -> None:
+    monkeypatch.setattr(join, "_REFUSAL_S", 0.01)
+    monkeypatch.setattr(join, "catch_signals", lambda: None)
+    where = ["--data", "none.csv", "--bounds", "0,1", "--k", "2", "--n-total", "9", "--output", str(tmp_path / "out")]
+    where += ["--state-dir", str(tmp_path / "state"), *flags]
+    for command, words, party in (
+        (serve, ["--listen", "127.0.0.1:0", "--clients", "2"], "the server"),
+        (join, ["--server", "127.0.0.1:1", "--rank", "1"], "client 1"),
+    ):
+        with pytest.raises(ConfigError, match=sentence.format(party=party)):
+            command.main([*words, *where])
 
 
 def status_address(*flags: str) -> Address | None:
