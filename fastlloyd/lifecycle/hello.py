@@ -106,7 +106,7 @@ class Go(Document):
     """Says that all are ready; carries nothing."""
 
     TYPE = 13
-    SEEN = Seen(DOWN, "all are ready, and have stored what a resume needs", server="that all are ready", others="same")
+    SEEN = Seen(DOWN, "all are ready, and can go on after a crash", server="that all are ready", others="the same")
 
 
 @dataclass(frozen=True, slots=True)

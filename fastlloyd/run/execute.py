@@ -102,8 +102,6 @@ def execute(
     Ending
         The agreed exit code; `lost` says that MPI must not be finalised.
     """
-    if announcer.speaks:
-        announcer.patience.start()
     return _Execution(transport, announcer, approve).participate(config)
 
 
@@ -169,6 +167,8 @@ class _Execution:
         """Check all inputs and make the session; return what is wrong: the other parties must know."""
         me, announcer, count = self.transport.me, self.announcer, len(self.transport.peers)
         try:
+            if announcer.speaks:
+                announcer.patience.start()
             protocol = find_protocol(config.protocol)
             if config.evaluate:
                 check_available()
@@ -413,6 +413,11 @@ def _as_ours(error: Exception) -> FastLloydError:
     """Turn anything unforeseen into an InternalError, with the trace in the log only."""
     if isinstance(error, FastLloydError):
         return error
+    met = error.__context__
+    while met is not None:  # a signal may meet Python's own code, whose cleaning up then fails: thread starts do
+        if isinstance(met, Interrupted):
+            return met
+        met = met.__context__
     _log.exception("unforeseen error")
     if isinstance(error, MemoryError):
         return InternalError("out of memory; use fewer records per process or a machine with more memory")

@@ -156,6 +156,7 @@ class Client:
         self.seed = yield from self.agree_seed(sha(self.links, public, grid.tobytes()))
         yield from self.set_up(sha(self.links, public))
         yield self.send(12, SETUP, compact({}))
+        yield self.receive(13, SETUP)
         ended = yield from self.rounds(grid)
         told = sha(b"fastlloyd transcript 1", self.links, u32(0), self.chain)
         # Of the result only the centres: the report is no part of this implementation.

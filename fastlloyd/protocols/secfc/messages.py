@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.hybrid import TAG_BYTES as SEAL_BYTES
-from fastlloyd.lifecycle.hello import Go, Ready
+from fastlloyd.lifecycle.hello import Ready
 from fastlloyd.lifecycle.messages import CLOSING, OPENING, SEED
 from fastlloyd.lifecycle.shared_secrets import SetupBytes
 from fastlloyd.party.declaration import ACROSS, DOWN, UP, Declared, Messages, OfPlan, Seen
@@ -403,7 +403,7 @@ BETWEEN_CLIENTS = (SealedTags, Union, DataShares, CenterShares)
 
 MESSAGES: Messages = (
     *(Size, *OPENING, *SEED),
-    *(LayerPublicKey, SealedTags, Union, DataShares, Shared, Ready, Go),
+    *(LayerPublicKey, SealedTags, Union, DataShares, Shared, Ready),
     *(CodedValues, Signs, Finished, Roll, CenterShares),
     *CLOSING,
 )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import scale
 from fastlloyd.data.records import OwnRecords
-from fastlloyd.lifecycle.hello import await_ready, gather_announced, propose_plan, send_go
+from fastlloyd.lifecycle.hello import await_ready, gather_announced, propose_plan, send_ready
 from fastlloyd.lifecycle.messages import plan_bounds
 from fastlloyd.lifecycle.sealed_messages import seal_between
 from fastlloyd.party.effects import Allow, Party, Publish
@@ -180,7 +180,6 @@ class SecFC(OfRecords[Plan]):
         yield from propose_plan(session.everybody, plan.to_json(), 0)
         yield from await_shared(plan)
         yield from await_ready(session.everybody)
-        yield from send_go(session.everybody)
         yield Publish("setup")
         end = yield from server(plan)
         part = self.common(session, plan, end.included)
@@ -207,7 +206,8 @@ class SecFC(OfRecords[Plan]):
         del own
         sharing = share_points(me, points, plan, run_id=run_id, secret=SecretRandom())
         shares = yield from seal_between(sharing, pairs, BETWEEN_CLIENTS, run_id=run_id)
-        yield from begun.start()
+        yield from send_ready()  # nothing is spent, and no run is resumed: nobody need wait for Go
+        yield Publish("setup")
         rounds = client(me, shares, points, plan, rotation=rotation, seed=seed, run_id=run_id)
         end = yield from seal_between(rounds, pairs, BETWEEN_CLIENTS, run_id=run_id)
         inertia = end.raw_inertia

@@ -16,7 +16,7 @@ import pytest
 from fastlloyd.cli.report import main as show
 from fastlloyd.errors import ConfigError, Interrupted
 from fastlloyd.report import files as report_files
-from fastlloyd.report.announcer import Announcer
+from fastlloyd.report.announcer import Announcer, Patience
 from fastlloyd.report.files import RunFolder
 from fastlloyd.report.stream import guard_streams
 from fastlloyd.run.config import RunConfig
@@ -59,6 +59,28 @@ def test_a_signal_during_the_clean_up_is_outlived(tmp_path: Path, monkeypatch: p
         assert list(pool.map(one, range(3))) == [2, 2, 2]
     assert struck == [1] and time.monotonic() - begun < 20.0
     assert not list((tmp_path / "1").iterdir())
+
+
+def test_a_signal_that_meets_the_start_of_a_thread_is_an_agreed_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def met(patience: Patience) -> None:
+        try:
+            raise Interrupted("told to stop by SIGHUP")
+        except Interrupted:  # what `Thread.start` does, when the thread runs already
+            raise KeyError(patience)
+
+    monkeypatch.setattr(Patience, "start", met)
+    network = MemoryNetwork(2)
+
+    def one(rank: int) -> int:
+        config = RunConfig(protocol="lloyd", dataset="iris", bounds="0,10", k=3, output=str(tmp_path / str(rank)))
+        with network.endpoint(PartyId(rank)) as transport:
+            return execute(config, transport, Announcer(PartyId(rank), quiet=True)).code
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(one, range(2))) == [3, 3]
+    assert "told to stop by SIGHUP" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("one_host", [True, False])
