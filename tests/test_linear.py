@@ -351,7 +351,7 @@ OWN = {
         *("describe.columns:_by_name", "describe.columns:_table"),
     ),
     "lines of a dossier or warnings of a run, made from public numbers and names": (
-        *("dossier.consent:ask_consent", "report.plot:_write_warning"),
+        *("dossier.consent:ask_consent", "report.figure.drawing:Drawing.printed"),
     ),
 }
 

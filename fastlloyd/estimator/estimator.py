@@ -557,9 +557,9 @@ class FastLloyd(  # scikit-learn has no types
 
         Parameters
         ----------
-        kind : {'centroids', 'plane', 'elbow'}, optional
-            By default the plane where there are two features, else all centroids as one table of colours. 'elbow':
-            the costs by which the number of clusters was chosen.
+        kind : {'centroids', 'profiles', 'plane', 'elbow'}, optional
+            By default the plane where there are two features, else all centroids as one table of colours. 'profiles':
+            a panel for each of at most 20 clusters. 'elbow': the costs by which the number of clusters was chosen.
 
         Returns
         -------

@@ -20,6 +20,8 @@ from fastlloyd.estimator.account import Spending
 from fastlloyd.estimator.words import ParameterError
 from fastlloyd.privacy.release import ADD_REMOVE, ZERO_OUT_RECORD
 from fastlloyd.report import document
+from fastlloyd.report.figure.paint import figure_of
+from fastlloyd.report.figure.released import warning_words
 from fastlloyd.report.files import PRIVATE_MODE, write_atomic
 from fastlloyd.report.names import ClusterNames
 from fastlloyd.report.page import result as page
@@ -114,7 +116,8 @@ def draw(model: Any, kind: str | None) -> Any:
     kind = kind or ("plane" if "plane" in kinds else "centroids")
     if kind not in kinds:
         raise ParameterError(f"kind: expected one of {', '.join(kinds)} for this fit, got {kind!r}")
-    return draw_figure(kind, result, model.quality_)
+    report = make_document(model)
+    return figure_of(draw_figure(kind, result, report), warning_words(report))
 
 
 def as_html(model: Any) -> str | None:

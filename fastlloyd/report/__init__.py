@@ -10,7 +10,7 @@
 `table.py`      the result as text for a terminal
 `labelling.py`  labels for new records by the released centroids
 `names.py`      names that people chose for clusters; `label.py`, short labels for names of columns
-`plot.py`       pictures of centroids; a photograph in the colours of its clusters
+`plot.py`       a photograph in the colours of its clusters; `figure/*.py`, figures as SVG, PNG and PDF
 `page/*.py`     pages as single HTML files
 `announcer.py`  what a rank reports to people and the supervisor; `view.py`, what monitoring may see
 `progress.py`   a line a round, or a bar; `lines.py`, the log as JSON

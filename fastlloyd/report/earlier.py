@@ -26,7 +26,7 @@ _RESULT = "report.json"
 _REPORTS = (_RESULT, "server.json")
 _WRITTEN = re.compile(
     r"(report|server)\.json|report\.html|config\.toml|ledger\.jsonl|(centroids|clusters|bounds|sizes|elbow|profile|quality|silhouettes|(labels|inertia)_[1-9]\d*)\.csv"
-    r"|(centroids|plane|elbow)\.(png|svg|pdf)|palette\.png"
+    r"|(centroids|profiles|plane|elbow)\.(png|svg|pdf)|palette\.png"
 )
 _OWN = re.compile(r"[a-z]+_([1-9]\d*)\.csv")
 _RUN = re.compile("[0-9a-f]{32}")

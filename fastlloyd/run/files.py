@@ -28,10 +28,12 @@ from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
 from fastlloyd.report import document
 from fastlloyd.report.earlier import Earlier, find_earlier
+from fastlloyd.report.figure.drawing import Drawing
+from fastlloyd.report.figure.paint import file_of
+from fastlloyd.report.figure.released import warning_words
 from fastlloyd.report.files import PRIVATE_MODE, RunFolder, clusters_csv, labels_csv, output_folder
 from fastlloyd.report.page import result as page
 from fastlloyd.report.page.render import HOW_TO_INSTALL, available
-from fastlloyd.report.quality import Quality
 from fastlloyd.report.signed import sign_report
 from fastlloyd.run.budget_terms import Limit, Terms
 from fastlloyd.run.config import RunConfig
@@ -188,16 +190,17 @@ class ResultFiles:
         """Write pictures and the page once all else is written, and list them in the report; or leave them out."""
         optional, report = list[str](), None
         forms = self._session.config.figures
-        for name, picture in draw_result(self._session.inputs.dataset, result, self.left_out, forms).items():
+        shown = self._document or {}
+        for name, picture in draw_result(self._session.inputs.dataset, result, shown, self.left_out, forms).items():
             with _noting(self.left_out, name):
                 self._folder.write(name, picture, mode=PRIVATE_MODE)
                 known[name] = picture
                 optional.append(name)
         if available():
-            shown = {name: known[name] for name in page.FILES if name in known}
+            known = {name: known[name] for name in page.FILES if name in known}
             with _noting(self.left_out, page.NAME):
                 made = self._report(result, outcome, [*names, *optional, page.NAME])
-                text = page.result_page(made, result.centroids, shown)
+                text = page.result_page(made, result.centroids, known)
                 self._folder.write(page.NAME, text, mode=PRIVATE_MODE)
                 optional.append(page.NAME)
                 report = made
@@ -395,18 +398,24 @@ def _clusters(result: Result) -> dict[str, str]:
 
 
 def draw_result(
-    dataset: Dataset | None, result: Result, left_out: list[str], forms: Sequence[str] = ("png",)
+    dataset: Dataset | None,
+    result: Result,
+    report: Mapping[str, Any],
+    left_out: list[str],
+    forms: Sequence[str] = ("png",),
 ) -> dict[str, bytes]:
-    """Draw pictures and plots of released values; what cannot be drawn is noted in `left_out`.
+    """Draw pictures and figures of released values; what cannot be drawn is noted in `left_out`.
 
     Parameters
     ----------
     dataset : Dataset or None
         Public.
     result : Result
+    report : mapping
+        The report of the run.
     left_out : list of str
     forms : sequence of str
-        Of the plots; a picture is a PNG.
+        Of the figures; a picture is a PNG. SVG needs no matplotlib.
     """
     centroids = result.centroids
     if centroids is None or not np.isfinite(centroids).all():
@@ -414,16 +423,18 @@ def draw_result(
     from fastlloyd.report import plot
 
     draw: dict[str, Callable[[], bytes]] = {}
-    quality = result.quality
     if dataset is not None and dataset.image_shape is not None:
         draw["palette.png"] = partial(
-            plot.palette_picture, dataset.image_shape, dataset.values, centroids, doubtful=bool(quality.warnings)
+            plot.palette_picture,
+            dataset.image_shape,
+            dataset.values,
+            centroids,
+            doubtful=bool(result.quality.warnings),
         )
-    if plot.available():
-        points = None if dataset is None else dataset.values
-        for form in forms:
-            for kind in figure_kinds(result):
-                draw[f"{kind}.{form}"] = partial(draw_figure, kind, result, quality, points, form)
+    points = None if dataset is None else dataset.values
+    for form in forms:
+        for kind in figure_kinds(result) if form == "svg" or plot.available() else ():
+            draw[f"{kind}.{form}"] = partial(_figure_file, kind, result, report, points, form)
     drawn = {}
     for name, make in draw.items():
         with _noting(left_out, name):
@@ -433,39 +444,34 @@ def draw_result(
 
 def figure_kinds(result: Result) -> list[str]:
     """Return which figures a result with centres has, by the names of their files."""
-    plane = ["plane"] if len(result.features) == 2 else []
-    return ["centroids", *plane, *([] if result.costs is None else ["elbow"])]
+    from fastlloyd.report.figure.profile import MOST_PANELS
+
+    k, d = 0 if result.centroids is None else len(result.centroids), len(result.features)
+    kinds = {"centroids": True, "profiles": d > 1 and k <= MOST_PANELS, "plane": d == 2}
+    return [*(kind for kind, there in kinds.items() if there), *([] if result.costs is None else ["elbow"])]
 
 
 def draw_figure(
-    kind: str,
-    result: Result,
-    quality: Quality,
-    public_points: NDArray[np.float64] | None = None,
-    form: str | None = None,
-) -> Any:
-    """Draw one of `figure_kinds`: bytes of a file of this form, without one matplotlib's figure.
-
-    Raises
-    ------
-    ConfigError
-        matplotlib is not installed.
-    """
-    from fastlloyd.report import plot
+    kind: str, result: Result, report: Mapping[str, Any], public_points: NDArray[np.float64] | None = None
+) -> Drawing:
+    """Draw one of `figure_kinds`; `report` is that of the result."""
+    from fastlloyd.report.figure import heat, plane, profile
+    from fastlloyd.report.figure.released import Centres, made_words
 
     if kind == "elbow":
         assert result.costs is not None
-        return plot.elbow_plot(result.costs, result.chosen, form)
+        return plane.elbow(result.costs, result.chosen, made_words(report))
     assert result.centroids is not None
-    known: dict[str, Any] = {
-        "noisy_sizes": None if result.noisy_sizes is None else list(result.noisy_sizes),
-        "warning": f"Doubtful result. {quality.sentence}" if quality.warnings else "",
-        "form": form,
-    }
-    place = result.features, result.centroids, result.bounds.lo, result.bounds.hi
-    return (
-        plot.plane(*place, public_points=public_points, **known) if kind == "plane" else plot.heat_map(*place, **known)
-    )
+    released = Centres.of(report, result.centroids, np.stack([result.bounds.lo, result.bounds.hi]))
+    if kind == "plane":
+        return plane.plane(released, public_points)
+    return {"centroids": heat.heat_map, "profiles": profile.profiles}[kind](released)
+
+
+def _figure_file(
+    kind: str, result: Result, report: Mapping[str, Any], points: NDArray[np.float64] | None, form: str
+) -> bytes:
+    return file_of(draw_figure(kind, result, report, points), form, warning_words(report))
 
 
 def evaluate_result(session: Session, result: Result) -> dict[str, float | None] | None:

@@ -24,6 +24,7 @@ _NUMBER = re.compile(r"[\u2212-]?\d[\d,]*(?:\.\d+)?(?:e[\u2212+-]?\d+)?")
 # A public file in the folder of the page: nothing is fetched until a person clicks, and then nothing from elsewhere.
 _BESIDE = re.compile(r"(?!labels)[a-z][a-z0-9_-]*\.(csv|jsonl?|png|svg|pdf|toml)")
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_DIGEST = re.compile(r"\b[0-9a-f]{32,}\b|#[0-9a-f]{6}\b|(?<=\brun )[0-9a-f]{8}\b")
 # Units in which a page writes what a report has in bytes and seconds.
 _UNITS = (1.0, 1e-3, 1e-6, 1e-9, 1e3, 1e6, 100.0)
 
@@ -46,7 +47,7 @@ def check(text: str) -> Element:
 
 def words(root: Element) -> set[str]:
     """Words of at least two letters that a reader meets, in texts and in what is read aloud."""
-    return {word.lower() for text in _texts(root) for word in _WORD.findall(text)}
+    return {word.lower() for text in _texts(root) for word in _WORD.findall(_DIGEST.sub(" ", text))}
 
 
 def numbers(root: Element) -> set[str]:
@@ -56,7 +57,7 @@ def numbers(root: Element) -> set[str]:
 
 def written_numbers(text: str) -> list[str]:
     """Numbers of a text, as they stand there."""
-    return _NUMBER.findall(re.sub(r"\b[0-9a-f]{32,}\b|#[0-9a-f]{6}\b", " ", text))
+    return _NUMBER.findall(_DIGEST.sub(" ", text))
 
 
 def is_rounded(written: str, known: Iterable[float]) -> bool:

@@ -25,6 +25,8 @@ from fastlloyd.errors import ConfigError, format_count, printable
 from fastlloyd.protocols.registry import Row, find
 from fastlloyd.report.citation import bibtex, cite_run, reference
 from fastlloyd.report.display import csv_text
+from fastlloyd.report.figure import heat, plane, profile
+from fastlloyd.report.figure.released import MOST_CLUSTERS, MOST_COLUMNS, Centres, has_noise, percent_of
 from fastlloyd.report.label import TABLE_WIDTH, in_full, short_labels
 from fastlloyd.report.names import DESCRIBED_NAMES, ClusterNames
 from fastlloyd.report.outlook import planned_words
@@ -100,8 +102,6 @@ _PARAMETERS = {
     "categories": "weights of categories",
 }
 
-MOST = 60
-"""Largest number of clusters or features that are shown."""
 _LAST_STEP = (
     "A range describes the mean and the number of the records that the last step counted. The records nearest to the "
     "released centre may have another mean and another number."
@@ -131,28 +131,28 @@ def show_clusters(
     ConfigError
         bounds.csv is wrong.
     """
-    names, sizes = document["result"]["features"], show_sizes(document, quality, called)
+    names = document["result"]["features"]
     margins = quality["centre_margins"]
     margins = None if margins is None else np.array(margins, dtype=np.float64)
     k, d = centroids.shape
     finite = bool(np.isfinite(centroids).all() and (margins is None or np.isfinite(margins).all()))
     bounds = _bounds(files.get("bounds.csv"), d)
-    labels, wide = short_labels(names), short_labels(names[:MOST], TABLE_WIDTH)
-    panels, columns = chart.profiles(labels, centroids[:MOST], None if margins is None else margins[:MOST], bounds)
+    wide = short_labels(names[:MOST_COLUMNS], TABLE_WIDTH)
+    released = Centres.of(document, centroids, bounds, called)
+    heads = list(zip(wide, names, strict=False))
     picture = files.get("palette.png", b"")
     shown = picture.startswith(_PNG) and len(picture) <= _MOST_PICTURE_BYTES
     return {
-        "tables": list(_tables(list(zip(wide, names, strict=False)), centroids[:MOST, :MOST], margins, bounds, called)),
-        "in_full": in_full(names, labels)[:_MOST_NAMES],
-        "left_out": (max(0, k - MOST), max(0, d - MOST)),
+        "tables": list(_tables(heads, centroids[:MOST_CLUSTERS, :MOST_COLUMNS], margins, bounds, called)),
+        "in_full": in_full(names, released.labels)[:_MOST_NAMES],
+        "left_out": (max(0, k - MOST_CLUSTERS), max(0, d - MOST_COLUMNS)),
         "ranges": margins is not None,
         "about_ranges": about_ranges(document["protocol"]) or _LAST_STEP,
-        "bounded": bounds is not None,
         "beyond": bounds is not None and _beyond(centroids, bounds),
-        "panels": panels if finite and d > 1 else [],
-        "features_drawn": len(columns),
-        "label_width": chart.label_width([labels[column] for column in columns]),
-        "plane": _plane(labels, centroids, margins, sizes, bounds) if finite and d == 2 and k <= MOST else None,
+        "heat": heat.heat_map(released) if finite else None,
+        "panels": profile.panels(released) if finite and d > 1 and k <= profile.MOST_PANELS else [],
+        "panels_caption": profile.caption(released) if finite else "",
+        "plane": plane.plane(released) if finite and d == 2 and k <= MOST_CLUSTERS else None,
         "palette": _palette(centroids) if picture and finite and d in (1, 3) else [],
         "picture": base64.b64encode(picture).decode() if shown else None,
     }
@@ -230,19 +230,6 @@ def _cell(value: float, margin: float, lo: float, hi: float) -> tuple[str, str |
     return format_rounded(value, margin), " to ".join(format_rounded(end, margin) for end in ends)
 
 
-def _plane(
-    names: Sequence[str],
-    centroids: NDArray[np.float64],
-    margins: NDArray[np.float64] | None,
-    sizes: Mapping[str, Any] | None,
-    bounds: NDArray[np.float64] | None,
-) -> dict[str, Any]:
-    """Return the drawing of two features."""
-    values = None if sizes is None else [bar.value for bar in sizes["bars"]]
-    drawn, ends = chart.discs(centroids, margins, values, bounds)
-    return {"discs": drawn, "ends": [[format_number(end, 3) for end in row] for row in ends], "names": names}
-
-
 def _palette(centroids: NDArray[np.float64]) -> list[str]:
     """Return the centres as colours, dark to light."""
     whole = np.clip(np.rint(centroids), 0, 255).astype(int)
@@ -253,16 +240,18 @@ def _palette(centroids: NDArray[np.float64]) -> list[str]:
 def show_sizes(document: Mapping[str, Any], quality: Mapping[str, Any], called: ClusterNames) -> dict[str, Any] | None:
     """Return the noisy sizes as bars; None without sizes, or if they are exact."""
     sizes = document["result"]["noisy_sizes"]
-    if sizes is None or not noisy(document):
+    if sizes is None or not has_noise(document):
         return None
     bars = chart.size_bars(sizes, quality["size_ranges"])
     bars = [replace(bar, label=called.short(row)) for row, bar in enumerate(bars)]
-    return {"bars": bars[:MOST], "left_out": max(0, len(bars) - MOST), "ranges": bars[0].lo is not None}
-
-
-def noisy(document: Mapping[str, Any]) -> bool:
-    """Return whether every release of a run carries noise; counts without noise never appear on a page."""
-    return all(release["mechanism"] != "none" for release in document["privacy"]["releases"])
+    total = sum(sizes)
+    return {
+        "bars": bars[:MOST_CLUSTERS],
+        "left_out": max(0, len(bars) - MOST_CLUSTERS),
+        "ranges": bars[0].lo is not None,
+        "total": total if total > 0.0 else None,
+        "shares": [percent_of(bar.value, bar.lo, bar.hi, total) for bar in bars[:MOST_CLUSTERS]],
+    }
 
 
 def result_page(
@@ -305,7 +294,7 @@ def result_page(
         "report.html",
         document=document,
         k=k,
-        found=None if found is None else found[:MOST],
+        found=None if found is None else found[:MOST_COLUMNS],
         about=format_count(k, "cluster") if found is None else f"bounds of {format_count(len(found), 'column')}",
         k_most=document["parameters"].get("k_max"),
         parameters=document["parameters"],
@@ -322,7 +311,7 @@ def result_page(
         plain=_plain_words(document),
         clusters=None if centroids is None else show_clusters(document, quality, centroids, files, names),
         described=show_cards(
-            files.get(PROFILE) if noisy(document) else None, int(document["parameters"].get("min_size", 0))
+            files.get(PROFILE) if has_noise(document) else None, int(document["parameters"].get("min_size", 0))
         ),
         judged=show_quality(files),
         sizes=show_sizes(document, quality, names),

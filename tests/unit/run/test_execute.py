@@ -144,7 +144,7 @@ def test_pictures_that_cannot_be_drawn_and_a_page_that_cannot_be_written_are_lef
             raise ConfigError("--output: report.html cannot be written (No space left on device)")
         return write(folder, name, *content, **more)
 
-    monkeypatch.setattr("fastlloyd.report.plot.heat_map", no_folder)
+    monkeypatch.setattr("fastlloyd.run.files.file_of", no_folder)
     monkeypatch.setattr(RunFolder, "write", full)
     assert run_lloyd(tmp_path, plots=True) == [0, 0, 0]
     said = capsys.readouterr().err
@@ -166,7 +166,16 @@ def test_figures_have_the_forms_that_were_asked_for_and_the_report_names_every_f
     assert run_lloyd(tmp_path, plots=True, figures=("svg", "pdf"), output=shared) == [0, 0, 0]
     names = {path.name for path in (tmp_path / "shared").iterdir()}
     assert names == {*json.loads((tmp_path / "shared" / "report.json").read_text())["output"]}
-    assert names >= {"centroids.svg", "centroids.pdf", "clusters.csv", "labels_1.csv", "labels_2.csv", "server.json"}
+    assert names >= {
+        "centroids.svg",
+        "centroids.pdf",
+        "profiles.svg",
+        "profiles.pdf",
+        "clusters.csv",
+        "labels_1.csv",
+        "labels_2.csv",
+        "server.json",
+    }
     assert not any(name.endswith(".png") for name in names)
     with pytest.raises(
         ConfigError, match="--figures: expected a list of png, svg, pdf, such as svg,pdf, got 'jpg,png'"
@@ -203,5 +212,5 @@ def test_a_signal_while_a_picture_is_drawn_is_no_reason_to_leave_it_out(
     def interrupted(*_: object, **__: object) -> bytes:
         raise Interrupted("told to stop by SIGTERM")
 
-    monkeypatch.setattr("fastlloyd.report.plot.heat_map", interrupted)
+    monkeypatch.setattr("fastlloyd.run.files.file_of", interrupted)
     assert run_lloyd(tmp_path, plots=True) == [3, 3, 3]

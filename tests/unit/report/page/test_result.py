@@ -473,7 +473,7 @@ def test_how_parties_were_joined_is_said_in_words(transport, words):
 
 
 def test_long_runs_and_many_clusters_stay_readable():
-    k, d = 130, 90
+    k, d = 130, 130
     sizes = [float(i) for i in range(k)]
     made = document(
         {"size_ranges": None, "centre_margins": None}, noisy_sizes=sizes, features=[f"f{i}" for i in range(d)]
@@ -534,7 +534,8 @@ def test_tables_and_figures_have_numbers_and_no_number_parts_from_its_unit():
     captions = ["".join(each.itertext()) for each in root.iter("caption")]
     assert [caption.split(". ")[0] for caption in captions] == [f"Table {n}" for n in range(1, len(captions) + 1)]
     figures = ["".join(each.itertext()) for each in root.iter("figcaption")]
-    assert figures[0].startswith("Figure 1. Each disc is a centre")
+    assert figures[0].startswith("Figure 1. Rows are clusters") and figures[1].startswith("Figure 2. Each disc is")
+    assert figures[-1].startswith("Figure 3. Each line is a feature")
     body = text.partition("<body>")[2]
     assert "95\u00a0% range" in body and not re.search("[0-9] (%|ms|kB)", body)
 
