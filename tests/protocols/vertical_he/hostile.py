@@ -37,6 +37,7 @@ SETTINGS = (
     ({"scheme": "linear", "degree": 4, "mode": "threshold"}, (1, 1)),
     ({"scheme": "projection", "degree": 4}, (1, 2)),
     ({"scheme": "projection", "degree": 4, "mode": "threshold"}, (1, 2)),
+    ({"scheme": "landmarks", "degree": 4}, (3, 3)),
 )
 CIRCUITS = (({"scheme": "pairwise"}, (1, 2)), ({"mode": "threshold"}, (1, 1, 1)))
 N = 40
@@ -45,7 +46,8 @@ N = 40
 @cache
 def plan_of(number: int) -> Plan:
     settings, widths = (*SETTINGS, *CIRCUITS)[number]
-    return make_plan(parameters(N, 2, parties=len(widths), rounds=1, **settings), names(*widths))
+    k = 3 if settings.get("scheme") == "landmarks" else 2
+    return make_plan(parameters(N, k, parties=len(widths), rounds=1, **settings), names(*widths))
 
 
 @cache
@@ -113,7 +115,7 @@ def play(case: int) -> str:
         liars.append(sender.rank)
         return change(body, rng, number)
 
-    points, start = blobs(N, 2, plan.d, seed=case)
+    points, start = blobs(N, plan.k, plan.d, seed=case)
     try:
         simulate(plan, points, start, tap)
     except PeerError as error:

@@ -17,7 +17,7 @@ from fastlloyd.protocols.vertical_he.he.lattice import ERROR_BOUND
 from fastlloyd.protocols.vertical_he.math.choose import options
 from fastlloyd.protocols.vertical_he.math.grid import shares
 from fastlloyd.protocols.vertical_he.math.projection import difference
-from fastlloyd.protocols.vertical_he.math.renewed import RenewedEngine, encrypt_block
+from fastlloyd.protocols.vertical_he.math.renewed import DIVISIONS, RenewedEngine, encrypt_block
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine, round_seconds
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySums
 from fastlloyd.protocols.vertical_he.plan import Plan
@@ -89,6 +89,16 @@ def test_one_record_moves_the_sums_by_no_more_than_claimed(data: st.DataObject) 
         moved = clusters @ (whole + error)
         assert np.linalg.norm(moved[:, 0]) <= counts
         assert np.linalg.norm(moved[:, 1:]) <= sums
+
+
+def test_a_record_s_shares_are_the_same_bits_whatever_is_beside_it() -> None:
+    plan, rng = projection_plan(100, (1, 9)), np.random.default_rng(4)
+    centers, own = rng.uniform(-1, 1, (2, 10)), rng.uniform(-1, 1, (9, 2048))
+    found = DIVISIONS["projection"].shares(plan, own, 0, centers)
+    for i in range(0, 2048, 41):
+        np.testing.assert_array_equal(DIVISIONS["projection"].shares(plan, own[:, [i]], 0, centers)[:, 0], found[:, i])
+    some = np.ascontiguousarray(own[:, 5:1300:7])
+    np.testing.assert_array_equal(DIVISIONS["projection"].shares(plan, some, 0, centers), found[:, 5:1300:7])
 
 
 def test_a_round_s_blocks_are_added_up_as_they_come_and_not_kept() -> None:

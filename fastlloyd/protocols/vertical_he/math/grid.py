@@ -71,6 +71,18 @@ def shares(columns: NDArray[np.float64], cells: int) -> NDArray[np.float64]:
     return found
 
 
+def along(direction: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the inner product of a direction, shape (axes,), with each record's columns, shape (axes, m); shape (m,).
+
+    Elementwise operations only: a product of matrices may round a record's number by what stands beside it, and then
+    the records beside a missing one would move, too.
+    """
+    found = np.zeros(columns.shape[1])
+    for slope, column in zip(direction, columns, strict=True):
+        found += slope * column
+    return found
+
+
 def pulls(places: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the part 2 v.c of places v in the squared distances to centres, see `nearest`.
 

@@ -50,17 +50,12 @@ def places(plan: Plan, t: int, centers: NDArray[np.float64]) -> NDArray[np.float
 def shares(plan: Plan, own: NDArray[np.float64], t: int, centers: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return 1 at each record's nearest landmark, the first of several, else 0; see `renewed.Division`.
 
-    Elementwise operations only: the landmark of a record depends on its own columns and on nothing else. A product of
-    matrices would round a record's distances in a way that may depend on the records beside it.
+    Elementwise operations only: the landmark of a record depends on its own columns and on nothing else.
     """
     marks, held = places(plan, t, centers), centers[:, list(plan.columns(plan.holder))]
     squares = np.zeros((len(marks), own.shape[1]))
     for direction in held - held.mean(axis=0):
-        record, landmark = np.zeros(own.shape[1]), np.zeros(len(marks))
-        for slope, column, place in zip(direction, own, marks.T, strict=True):
-            record += slope * column
-            landmark += slope * place
-        apart = landmark[:, None] - record
+        apart = grid.along(direction, marks.T)[:, None] - grid.along(direction, own)
         squares += apart * apart
     found: NDArray[np.float64] = np.equal(np.arange(len(marks))[:, None], squares.argmin(axis=0)).astype(np.float64)
     return found

@@ -19,7 +19,7 @@ from fastlloyd.protocols.vertical_he.plan import Plan
 def shares(plan: Plan, own: NDArray[np.float64], t: int, centers: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the shares of p; see `renewed.Division`."""
     step, spread = difference(centers, plan.columns(plan.holder))
-    return grid.shares((step @ own / spread if spread else np.zeros(own.shape[1]))[None], plan.grid)
+    return grid.shares((grid.along(step, own) / spread if spread else np.zeros(own.shape[1]))[None], plan.grid)
 
 
 def pulls(plan: Plan, t: int, centers: NDArray[np.float64]) -> NDArray[np.float64]:
