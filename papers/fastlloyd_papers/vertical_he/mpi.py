@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from fastlloyd.data.table import read_table
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.net.mpi.launcher import Mpirun
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, RENEWED
 from fastlloyd_papers.engine.runner import CLIENT_PROGRAM, Hosts, launch_command, run_program
 from fastlloyd_papers.vertical_he.run import Case
 
@@ -126,13 +127,14 @@ def from_report(report: dict[str, Any]) -> dict[str, Any]:
     timing = report["timing"]
     # Keys and encryption belong to the first round there.
     steady = statistics.fmean(entry["seconds"] for entry in report["rounds"][1:])
-    ring, linear = parameters["encryption"]["ring"], parameters["scheme"] == "linear"
+    ring, scheme = parameters["encryption"]["ring"], parameters["scheme"]
     encrypting = sum(owner != parameters["computing"] for owner in parameters["owners"])
-    blocks = encrypting * math.ceil(parameters["n_total"] / (ring if linear else ring // 2))
+    blocks = encrypting * math.ceil(parameters["n_total"] / (ring // 2 if scheme == PAIRWISE else ring))
+    blocks *= rounds if scheme in RENEWED else 1
     up_and_down = len(parameters["owners"]) if parameters["mode"] == "server-aided" else 2
     waiting = traffic["messages"] - up_and_down * rounds - blocks
     return {
-        "scheme": parameters["scheme"],
+        "scheme": scheme,
         "rounds": rounds,
         "setup_seconds": max(timing["setup_seconds"], timing["total_seconds"] - rounds * steady),
         "round_seconds": steady,

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.party.effects import Party, Publish
+from fastlloyd.party.effects import Party, Publish, Record
 from fastlloyd.protocols.vertical_he.computing import ENCRYPTED
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
@@ -154,15 +154,19 @@ def synthetic(n: int, k: int, d: int, seed: int = 0) -> tuple[NDArray[np.float64
 
 
 def _marked(party: Party[Released], marks: dict[str, float]) -> Party[Released]:
-    """Note when the last encrypted block has come; pass everything on."""
+    """Note when the last encrypted block has come that comes before the rounds, or when these begin; pass all on."""
     answer: Any = None
+    begun = False
     while True:
         try:
             effect = party.send(answer)
         except StopIteration as end:
             result: Released = end.value
             return result
-        if isinstance(effect, Publish) and effect.values.get("stage") == ENCRYPTED:
+        if isinstance(effect, Record) and not begun:
+            begun = True
+            marks.setdefault("setup", time.perf_counter())
+        elif isinstance(effect, Publish) and effect.values.get("stage") == ENCRYPTED and not begun:
             marks["setup"] = time.perf_counter()
         answer = yield effect
 

@@ -12,9 +12,10 @@ import pytest
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.reference import opened
 from fastlloyd_papers.engine.registry import Options
 from fastlloyd_papers.vertical_he import weighing
-from fastlloyd_papers.vertical_he.clear import draw, run_in_clear
+from fastlloyd_papers.vertical_he.clear import draw, run_in_clear, soft_sums
 
 CELL = {"name": "made", "k": 3, "widths": [2, 1], "epsilon": 1.0, "runs": 2}
 
@@ -36,6 +37,15 @@ def test_noise_has_the_plan_s_scales() -> None:
     scales = np.array([plan.count_scale, plan.step_scale, plan.step_scale, plan.sum_scale])
     # 6,000 values of each: the deviation's own is about 0.9 %.
     np.testing.assert_allclose(drawn.std(axis=0), np.sqrt(2.0) * scales, rtol=0.04)
+
+
+@pytest.mark.parametrize("shrink", [True, False])
+def test_sums_by_landmarks_are_those_of_the_reference(shrink: bool) -> None:
+    cell = {**CELL, "widths": [3, 3]}
+    plan, rng = weighing.plan_of(cell, 200, shrink=shrink), np.random.default_rng(2)
+    assert plan.scheme == "landmarks" and bool(plan.stepping) == shrink
+    points, centers = rng.uniform(-1, 1, (200, 6)), rng.uniform(-1, 1, (3, 6))
+    np.testing.assert_allclose(soft_sums(plan, points, centers, 2), opened(points, centers, plan, 2), atol=1e-9)
 
 
 @pytest.mark.parametrize("shrink", [True, False])

@@ -21,6 +21,7 @@ from fastlloyd.client import parser
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.kmeans.metrics import nearest
+from fastlloyd.party.effects import Publish, Record
 from fastlloyd_papers.engine.quiet import Watch
 from fastlloyd_papers.engine.registry import Options, find_bench
 from fastlloyd_papers.engine.shaped import TOOL
@@ -33,7 +34,7 @@ from fastlloyd_papers.vertical_he.data import Missing, components, describe_give
 from fastlloyd_papers.vertical_he.mpi import PeakMemory, flags, from_report, write_offices
 from fastlloyd_papers.vertical_he.network import NETWORKS, Network, Traffic, kept_rate, plain_seconds, tcp_seconds
 from fastlloyd_papers.vertical_he.paper import MEGABYTES, SECONDS, UTILITY, published, published_megabytes
-from fastlloyd_papers.vertical_he.run import Case, plain_lloyd, run_case, synthetic
+from fastlloyd_papers.vertical_he.run import ENCRYPTED, Case, _marked, plain_lloyd, run_case, synthetic
 from fastlloyd_papers.vertical_he.utility import vertical_dp_centers
 
 TRAFFIC = Traffic(setup_bytes=4e6, round_bytes=1e5, rounds=10, setup_messages=15)
@@ -220,10 +221,10 @@ def test_table3_without_mpirun_runs_in_memory_and_says_so(tmp_path: Path, monkey
 @pytest.mark.usefixtures("no_mpirun")
 def test_figure4_counts_rounds_of_the_pairwise_circuit_tenfold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vertical_he_fig4, "QUICK_N", 100)
-    # Two clusters need no pairwise circuit, and the paper has no figure for three.
+    # The paper has no figure for three clusters.
     monkeypatch.setattr(vertical_he_fig4, "CLUSTERS", 3)
     monkeypatch.setattr(vertical_he_fig4, "published", lambda *_: 1.0)
-    monkeypatch.setattr(vertical_he_fig4, "QUICK", (("1 + rest", 1, 1), ("halves", 3, 3)))
+    monkeypatch.setattr(vertical_he_fig4, "QUICK", (("1 + rest", 1, 1), (vertical_he_fig4.PAPER, 1, 3)))
     vertical_he_fig4.run(Options(quick=True, output=tmp_path, progress=False, jobs=1))
     linear, pairwise = rows(tmp_path / "vertical-he-fig4.csv")
     assert (linear["scheme"], pairwise["scheme"]) == ("linear", "pairwise")
@@ -271,3 +272,14 @@ def test_a_case_in_memory_tells_time_bytes_and_loss() -> None:
     assert value["setup_bytes"] > 33 * 2048 * 5 and value["round_bytes"] > 0
     assert value["round_seconds"] > 0 and value["setup_seconds"] > 0
     assert Timer(1).workers == 1
+
+
+@pytest.mark.parametrize("early", [0, 2])
+def test_a_set_up_ends_with_its_last_block_or_where_the_rounds_begin(early: int) -> None:
+    block = Publish("progress", {"stage": ENCRYPTED, "fraction": 0.5})
+    marks: dict[str, float] = {}
+    party, seen = _marked((effect for effect in [*[block] * early, Record(()), block, block]), marks), []
+    for _ in party:
+        seen.append(marks.get("setup"))
+    assert len(set(seen[max(early - 1, 0) :])) == 1 and seen[-1] is not None
+    assert early == 0 or seen[0] != seen[1]
