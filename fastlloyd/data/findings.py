@@ -206,7 +206,7 @@ def _codes(values: NDArray[np.float64], bounds: Bounds | None, names: Sequence[s
         if codes:
             said = " and ".join(f"{value:g} in {format_count(count, 'row')}" for value, count in codes)
             flag = ",".join(f"{value:.15g}" for value, _ in codes)
-            fix = "replace them by NaN" if python else f"add --na {flag}"
+            fix = f"give na=[{flag}]" if python else f"add --na {flag}"
             found.append(f"column {name!r}: {said}, far from all others: if that means missing, {fix}")
     yield from found[:_SHOWN]
     if len(found) > _SHOWN:

@@ -112,7 +112,8 @@ def _is_searched() -> bool:
 
 def _is_centred(raw_values: NDArray[np.float64]) -> bool:
     """Whether mean and standard deviation, or median and middle half, are those that a scaler gives its own records."""
-    spread = raw_values.std(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):  # of values near the largest that a float holds
+        spread = raw_values.std(axis=0)
     varied = spread > _EXACT
     if not varied.any():
         return False

@@ -24,16 +24,15 @@ from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.account import Budget, SharedAccount, Spending, block_of
 from fastlloyd.estimator.caution import warn_beforehand, warn_of_result
-from fastlloyd.estimator.description import Description, describe_clusters, read_lines
+from fastlloyd.estimator.description import Description, describe_clusters
 from fastlloyd.estimator.finding import find_bounds, wants_bounds
-from fastlloyd.estimator.inputs import is_vertical, prepare, validate_parts
+from fastlloyd.estimator.fitting import Intake, complete_rows, count_intake, fill, fit_together, scaled_centers
+from fastlloyd.estimator.inputs import is_vertical, validate_parts
 from fastlloyd.estimator.parameter import check_parameters, feature_names, match_bounds, refuse_weights
-from fastlloyd.estimator.showing import Shown, as_html, draw, write_page
-from fastlloyd.estimator.words import ParameterError, in_own_words, in_own_words_of
+from fastlloyd.estimator.showing import as_html, draw, write_page
+from fastlloyd.estimator.words import ParameterError, in_own_words
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.registry import DEFAULT
-from fastlloyd.run.simulation import run_together
-from fastlloyd.wire.header import SERVER, clients
 
 try:
     from sklearn import get_config
@@ -52,9 +51,9 @@ __all__ = ["Budget", "Description", "FastLloyd", "ParameterError"]
 Model = TypeVar("Model")
 Records = ArrayLike | Mapping[str, ArrayLike] | str | Path
 
-_OF_A_FIT = ("_labels", "_n_features_out", "_run", "_shown")
-_OF_THE_OWNER = ("_labels", "ledger_", "epsilon_spent_", "budget_")
-_TRAFFIC = ("payload_bytes", "link_bytes", "messages", "setup_bytes")
+_OF_A_FIT = ("_labels", "_intake", "_n_features_out", "_run", "_shown")
+_UNLISTED = ("labels_", "clipped_", "missing_", "_counted")
+_OF_THE_OWNER = ("_labels", "_intake", "ledger_", "epsilon_spent_", "budget_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,75 +87,6 @@ def _twin(model: Model, values: Mapping[str, Any]) -> Model:
 def _unfitted(model: object) -> dict[str, Any]:
     """Return the attributes of a model without those of a fit."""
     return {name: value for name, value in vars(model).items() if not name.endswith("_") and name not in _OF_A_FIT}
-
-
-def fit_together(
-    model: Any,
-    raw_parts: list[NDArray[np.float64]],
-    server_points: NDArray[np.float64] | None,
-    spending: Spending,
-    epsilon: float | None = None,
-) -> list[NDArray[np.int64]]:
-    """Run all parties and set the model's fitted attributes.
-
-    Parameters
-    ----------
-    model : FastLloyd
-        With `bounds_`, and without the attributes of an earlier fit.
-    raw_parts : list of float64 arrays
-        Records of each client; columns of each owner for a vertical protocol.
-    server_points : float64 array, shape (s, d), or None
-    spending : Spending
-        Of the fit; holds the release of the bounds, where they were found.
-    epsilon : float, optional
-        What is left for this run; by default that of the model.
-
-    Returns
-    -------
-    list of int64 arrays
-        Each owner's labels; one array for a vertical protocol where the centres are shown.
-
-    Raises
-    ------
-    ParameterError, BudgetError
-        As `FastLloyd.fit`.
-    """
-    with in_own_words():
-        config, n_clients, inputs = prepare(model, raw_parts, model.bounds_, server_points, epsilon)
-        ended = run_together(config, n_clients, inputs=inputs, afford=spending.afford)
-        spending.check(ended.ledgers.values())
-    results = [outcome.result for outcome in ended.outcomes.values() if outcome.result is not None]
-    result = max(results, key=lambda one: one.noisy_sizes is not None)
-    rounds, traffic = len(result.common["rounds"]), ended.outcomes[SERVER].traffic
-    model.cluster_centers_ = result.centroids
-    model.quality_ = in_own_words_of(result.quality)
-    model.measures_ = tuple(read_lines(result.files.get("quality.csv", "")))
-    model.noisy_counts_ = None if result.noisy_sizes is None else np.array(result.noisy_sizes)
-    model.plan_, model.ledger_ = spending.plan, spending.ledger
-    model._run = spending.releases[-1].run
-    model._shown = Shown.of(result, traffic, spending, float(model.epsilon))
-    model.epsilon_, model.delta_ = spending.epsilon, spending.delta
-    model.neighbours_, model.budget_ = spending.neighbours, spending.limit
-    model.epsilon_for_a_change_ = spending.epsilon_for_a_change
-    model.epsilon_spent_ = spending.epsilon_in_all
-    model.traffic_ = {name: traffic[name] for name in _TRAFFIC}
-    model.traffic_["payload_bytes_per_round"] = traffic["payload_bytes"] / rounds
-    model.n_iter_ = rounds
-    model._n_features_out = 0
-    if result.left_out and result.centroids is None:
-        return [np.full(len(part), -1) for part in (raw_parts[:1] if is_vertical(model) else raw_parts)]
-    model._n_features_out = int(model.n_clusters) if result.centroids is None else len(result.centroids)
-    if result.centroids is None or not np.isfinite(result.centroids).all():
-        return [np.asarray(ended.outcomes[party].raw_labels) for party in clients(n_clients)]
-    if is_vertical(model):
-        raw_parts = [np.concatenate(raw_parts, axis=1)]
-    return [nearest(scale(part, model.bounds_), scaled_centers(model))[0] for part in raw_parts]
-
-
-def scaled_centers(model: Any) -> NDArray[np.float64]:
-    """Return a model's centres in the scaled domain, not clipped: without folding they may lie outside."""
-    centers = (np.asarray(model.cluster_centers_) - model.bounds_.middle) / model.bounds_.half_width
-    return np.asarray(centers, dtype=np.float64)
 
 
 class FastLloyd(  # scikit-learn has no types
@@ -217,6 +147,11 @@ class FastLloyd(  # scikit-learn has no types
         those of this object and of its copies: clones, folds of a search, threads.
     server_data : array, shape (s, d), or None
         Public points that the server of 'feddp' starts from. **Not protected.**
+    missing : {'refuse', 'drop', 'midpoint'}
+        What NaN, None, NA and masked values mean: an error, that the row does not count and has the label -1, or the
+        middle of the bounds. A value of other records, such as a mean, would be a release without noise.
+    na : sequence of float
+        Numbers that stand for a missing value, such as (-999, 9999).
 
     Attributes
     ----------
@@ -233,6 +168,9 @@ class FastLloyd(  # scikit-learn has no types
     labels_ : int64 array, shape (n,), or list of such arrays where `fit_federated` had owners of records
         Of the records given to fit: the nearest centre, or what the protocol said where it does not show all
         centres. **Not private**: they belong to the owner of the records, and no display shows them.
+    clipped_, missing_ : dict from column to int
+        Values of the records given to fit that lay outside the bounds, and that were missing; columns with none are
+        not there. **Not private**, as `labels_`.
     epsilon_, delta_ : float
         What the last fit spent, for `neighbours_`; infinite where the protocol claims nothing.
     neighbours_ : str
@@ -318,6 +256,8 @@ class FastLloyd(  # scikit-learn has no types
         budget: float | tuple[float, float] | Budget | None = None,
         ledger: str | Path | None = None,
         server_data: ArrayLike | None = None,
+        missing: str = "refuse",
+        na: Sequence[float] = (),
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -336,6 +276,8 @@ class FastLloyd(  # scikit-learn has no types
         self.budget = budget
         self.ledger = ledger
         self.server_data = server_data
+        self.missing = missing
+        self.na = na
         self._account = SharedAccount()
         self._block: Budget | None = None
 
@@ -446,7 +388,11 @@ class FastLloyd(  # scikit-learn has no types
         neighbours as a fit of these records; with the fits it adds up in `epsilon_spent_`, which is updated.
         """
         self._scaled(X)  # refuses what is not fitted, and X that does not fit
-        raw_values = self._validate(X, reset=False)
+        raw_values = self._complete(X)
+        if np.isnan(raw_values).any():
+            raise ParameterError(
+                "X: expected complete rows, got rows that missing='drop' leaves out; leave them out of X and of values"
+            )
         return describe_clusters(self, raw_values, columns, values, epsilon=epsilon, total=total, quality=quality)
 
     def predict(self, X: Records) -> NDArray[np.int64]:
@@ -459,11 +405,15 @@ class FastLloyd(  # scikit-learn has no types
         Returns
         -------
         int64 array, shape (n,)
-            Ties go to the lowest label. Not private: it belongs to the owner of X.
+            Ties go to the lowest label; -1 where `missing='drop'` leaves a row out. Not private: it belongs to the
+            owner of X.
         """
         points, centers = self._scaled(X)
-        shown = np.flatnonzero(np.isfinite(centers).all(axis=1))
-        return shown[nearest(points, centers[shown])[0]]
+        shown, rows = np.flatnonzero(np.isfinite(centers).all(axis=1)), ~np.isnan(points).any(axis=1)
+        labels = np.full(len(points), -1)
+        if rows.any():
+            labels[rows] = shown[nearest(points[rows], centers[shown])[0]]
+        return labels
 
     def transform(self, X: Records) -> NDArray[np.float64]:
         """Return the distance of each record to each centre, in scaled units.
@@ -499,6 +449,9 @@ class FastLloyd(  # scikit-learn has no types
             -n it is the `nicv` of the reports.
         """
         points, centers = self._scaled(X)
+        points = points[~np.isnan(points).any(axis=1)]
+        if not len(points):
+            return 0.0
         return -nearest(points, centers[np.isfinite(centers).all(axis=1)])[1] * len(points)
 
     def public(self) -> Self:
@@ -626,9 +579,26 @@ class FastLloyd(  # scikit-learn has no types
     def labels_(self) -> None:
         del self._labels
 
+    @property
+    def clipped_(self) -> dict[str, int]:
+        """Values of each column that lay outside the bounds in the last fit; not private, and in no display."""
+        return self._counted.clipped
+
+    @property
+    def missing_(self) -> dict[str, int]:
+        """Missing values of each column in the last fit; not private, and in no display."""
+        return self._counted.missing
+
+    @property
+    def _counted(self) -> Intake:
+        if "_intake" not in vars(self):
+            raise AttributeError("clipped_, missing_: this FastLloyd has none: it is not fitted yet, or a public copy")
+        counted: Intake = self._intake.value
+        return counted
+
     def __dir__(self) -> list[str]:
         # A display of fitted attributes lists these names and shows their values; a notebook saves what it shows.
-        return [name for name in super().__dir__() if name != "labels_"]
+        return [name for name in super().__dir__() if name not in _UNLISTED]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -640,17 +610,30 @@ class FastLloyd(  # scikit-learn has no types
         return read_records(self, X, reset=reset)
 
     def _fit(self, raw_parts: list[NDArray[np.float64]]) -> list[NDArray[np.int64]]:
-        """Cluster the parts of the owners; return the labels of each, or of all people."""
+        """Cluster the parts of the owners; return the labels of each, or of all people; -1 for rows left out."""
         columns, spending = getattr(self, "feature_names_in_", None), Spending(self)
-        epsilon = None
+        epsilon, raw_given = None, raw_parts
+        raw_parts, kept = complete_rows(self, raw_parts)
         with in_own_words():
             if wants_bounds(self.bounds):
                 names = feature_names(self.n_features_in_, columns)
                 self.bounds_, epsilon = find_bounds(self, raw_parts, names, spending)
             else:
                 self.bounds_ = match_bounds(self.bounds, self.n_features_in_, columns)
+        self._intake = Private(count_intake(self, raw_given))
+        raw_parts = fill(self, raw_parts)
         warn_beforehand(self, [np.concatenate(raw_parts, axis=1)] if is_vertical(self) else raw_parts)
-        return fit_together(self, raw_parts, self._server_points(), spending, epsilon)
+        labels = fit_together(self, raw_parts, self._server_points(), spending, epsilon)
+        if kept is None:
+            return labels
+        spread = [np.full(len(rows), -1) for rows in kept]
+        for all_rows, rows, own in zip(spread, kept, labels, strict=True):
+            all_rows[rows] = own
+        return spread
+
+    def _complete(self, X: Records) -> NDArray[np.float64]:
+        """Read records, with missing values filled in where the rule says so; else they are NaN."""
+        return fill(self, [self._validate(X, reset=False)])[0]
 
     def _scaled(self, X: Records) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return records and centres in the scaled domain."""
@@ -665,13 +648,17 @@ class FastLloyd(  # scikit-learn has no types
                 f"the last fit has shown no centre, since {self.protocol!r} as set keeps them hidden: use labels_, or "
                 "look at settings"
             )
-        return scale(self._validate(X, reset=False), self.bounds_), scaled_centers(self)
+        raw_values = self._complete(X)
+        rows, points = ~np.isnan(raw_values).any(axis=1), np.full(raw_values.shape, np.nan)
+        if rows.any():
+            points[rows] = scale(raw_values[rows], self.bounds_)
+        return points, scaled_centers(self)
 
     def _server_points(self) -> NDArray[np.float64] | None:
         """Return the server's own points, in the units of X."""
         if self.server_data is None:
             return None
         try:
-            return self._validate(self.server_data, reset=False)
+            return read_records(self, self.server_data, reset=False, missing="refuse")
         except ValueError as error:
             raise ParameterError(f"server_data: {error}") from error

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.missing import MISSING_RULES
 from fastlloyd.errors import did_you_mean
 from fastlloyd.estimator.words import PARAMETERS, ParameterError, in_own_words
 from fastlloyd.protocols.registry import names
@@ -54,6 +55,19 @@ def check_parameters(model: Any) -> None:
     if read_parameters(model)["rounds"] == 0:
         given = "rounds" if model.max_iter is None else "max_iter"
         raise _wrong(model, given, "'auto' or a whole number from 1 to 1000")
+    if model.missing not in MISSING_RULES:
+        raise _wrong(model, "missing", f"one of {', '.join(map(repr, MISSING_RULES))}")
+    if model.missing == "midpoint" and isinstance(model.bounds, str):
+        raise ParameterError(
+            f"missing: expected 'refuse' or 'drop', since bounds={model.bounds!r} gives no middle beforehand, got "
+            "'midpoint'"
+        )
+    try:
+        codes = np.asarray(model.na, dtype=np.float64)
+    except (TypeError, ValueError):
+        codes = np.zeros((0, 0))
+    if codes.ndim != 1 or isinstance(model.na, str):
+        raise _wrong(model, "na", "a list of numbers that mean missing, such as [-999, 9999]")
     if not isinstance(model.settings, Mapping | None):
         raise _wrong(model, "settings", "None or a mapping")
 

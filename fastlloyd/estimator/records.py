@@ -9,7 +9,9 @@ Source: docs/estimator.md, "X".
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,15 +22,21 @@ from sklearn.utils.validation import check_array, validate_data
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.form import listed
+from fastlloyd.data.missing import GAPS
 from fastlloyd.data.table import read_table
 from fastlloyd.estimator.words import ParameterError, in_own_words, in_python
 
 _DATES = ("date", "time", "duration", "period")  # beginnings of the types of dates and durations, of several libraries
 _SIDES = {"lo", "hi"}
 _NAMED = 8
+_ARRAYS = ("__array__", "__array_interface__", "__dataframe__", "shape", "columns")
+# What an error of scikit-learn or numpy shows of the values, and a notebook would keep.
+_VALUES = re.compile(
+    r"\s*\narray=.*?(?=\.\nReshape)|(?<=Complex data not supported).*|(?<=string to float): .*", re.DOTALL
+)
 
 
-def read_records(model: Any, X: Any, *, reset: bool) -> NDArray[np.float64]:
+def read_records(model: Any, X: Any, *, reset: bool, missing: str | None = None) -> NDArray[np.float64]:
     """Read records, and note or compare their columns as scikit-learn does.
 
     Parameters
@@ -38,19 +46,25 @@ def read_records(model: Any, X: Any, *, reset: bool) -> NDArray[np.float64]:
         As for `FastLloyd.fit`.
     reset : bool
         Whether the model takes the columns of X, or compares them with its own.
+    missing : str, optional
+        The rule, by default the model's.
 
     Returns
     -------
-    float64 array, shape (n, d), C-contiguous, finite
+    float64 array, shape (n, d), C-contiguous
+        Finite, but NaN where a value is missing and the rule does not refuse that.
 
     Raises
     ------
     ParameterError, ValueError, TypeError
         X does not fit; the error names the column.
     """
+    X, keeps_gaps = _as_read(X), (missing or model.missing) != "refuse"
     if isinstance(X, str | Path) or (isinstance(X, Mapping) and not hasattr(X, "shape")):  # a sparse array may be one
         known = None if reset else _known(model)
-        names, raw_values = _read_file(model, X, known) if isinstance(X, str | Path) else _read_mapping(X, known)
+        names, raw_values = (
+            _read_file(model, X, known, keeps_gaps) if isinstance(X, str | Path) else _read_mapping(X, known)
+        )
         if reset:
             values = _validate(model, raw_values, reset=True)
             model.feature_names_in_ = np.array(names, dtype=object)
@@ -59,14 +73,53 @@ def read_records(model: Any, X: Any, *, reset: bool) -> NDArray[np.float64]:
     else:
         _refuse_other_types(X)
         names, values = [], _validate(model, X, reset=reset)
-    _refuse_missing(values, names or [*getattr(model, "feature_names_in_", ())])
+    if len(model.na):
+        values = np.where(np.isin(values, _codes(model.na)), np.nan, values)
+    _refuse_gaps(values, names or [*getattr(model, "feature_names_in_", ())], keeps_gaps)
     return values
 
 
+def _codes(given: Sequence[float]) -> NDArray[np.float64]:
+    """Return numbers that mean missing, also as narrow columns hold them."""
+    codes = np.asarray(given, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        held = [codes.astype(kind).astype(np.float64) for kind in (np.float16, np.float32)]
+    return np.concatenate([codes, *(narrow[np.isfinite(narrow)] for narrow in held)])
+
+
+def _as_read(X: Any) -> Any:
+    """Return X in a form that scikit-learn reads: masked values are missing, named fields are columns.
+
+    Raises
+    ------
+    ParameterError
+        It holds no values.
+    """
+    if isinstance(X, np.ma.MaskedArray):
+        return np.ma.filled(X.astype(np.float64), np.nan)
+    if (fields := getattr(getattr(X, "dtype", None), "names", None)) is not None:
+        return {name: X[name] for name in fields}
+    if hasattr(X, "iloc") and any(str(kind).startswith("Sparse") for kind in getattr(X, "dtypes", ())):
+        return X.apply(np.asarray)
+    if hasattr(X, "collect_schema") and not hasattr(X, "__array__"):
+        raise ParameterError("X: expected values, got a query that was not run yet; give what its collect() returns")
+    if not isinstance(X, str | Path | Sequence | Mapping) and not any(hasattr(X, name) for name in _ARRAYS):
+        raise ParameterError(
+            f"X: expected an array, a DataFrame, a mapping from columns to values or a path, got {type(X).__name__}"
+        )
+    return X
+
+
 def _validate(model: Any, X: Any, *, reset: bool) -> NDArray[np.float64]:
-    checked: NDArray[np.float64] = validate_data(
-        model, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=False
-    )
+    try:
+        checked: NDArray[np.float64] = validate_data(
+            model, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=False
+        )
+    except ValueError as error:
+        text = _VALUES.sub("", str(error))
+        if text == str(error):
+            raise
+        raise ParameterError(f"X: {' '.join(text.split())}") from None
     return checked
 
 
@@ -76,7 +129,9 @@ def _known(model: Any) -> list[str]:
     return [f"x{i + 1}" for i in range(model.n_features_in_)] if named is None else [*map(str, named)]
 
 
-def _read_file(model: Any, path: str | Path, known: Sequence[str] | None) -> tuple[list[str], NDArray[np.float64]]:
+def _read_file(
+    model: Any, path: str | Path, known: Sequence[str] | None, keeps_gaps: bool
+) -> tuple[list[str], NDArray[np.float64]]:
     """Read a file as a run reads it: the columns that the model or its bounds name, else all of numbers."""
     columns = known
     if columns is None:
@@ -84,7 +139,7 @@ def _read_file(model: Any, path: str | Path, known: Sequence[str] | None) -> tup
         given = bounds.names if isinstance(bounds, Bounds) else bounds if isinstance(bounds, Mapping) else None
         columns = () if given is None or set(given) == _SIDES else [*map(str, given)]
     with in_own_words():
-        table = read_table(Path(path), columns=columns)
+        table = read_table(Path(path), columns=columns, missing=GAPS if keeps_gaps else "refuse")
     if table.intake.unread:
         warnings.warn(in_python(table.intake.unread), UserWarning, stacklevel=5)
     return [*table.names], table.values
@@ -115,6 +170,9 @@ def _refuse_other_types(X: Any) -> None:
     if isinstance(dtype, np.dtype) and dtype.kind in "mM":
         raise _no_dates("")
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        twice = [str(name) for name, count in Counter(X.columns).items() if count > 1]
+        if twice:
+            raise ParameterError(f"X: expected columns with different names, got several called {twice[0]!r}")
         for name, column in _columns(X):
             if getattr(getattr(column, "dtype", None), "kind", "O") not in "iufb":
                 _numbers(name, column)
@@ -160,17 +218,17 @@ def _no_dates(where: str) -> ParameterError:
     )
 
 
-def _refuse_missing(values: NDArray[np.float64], names: Sequence[object]) -> None:
-    """Refuse values that are missing or infinite."""
-    if np.isfinite(values).all():
+def _refuse_gaps(values: NDArray[np.float64], names: Sequence[object], keeps_gaps: bool) -> None:
+    """Refuse values that are infinite, and missing ones where they are not kept."""
+    wrong = np.isinf(values) if keeps_gaps else ~np.isfinite(values)
+    if not wrong.any():
         return
-    row, column = (int(at) for at in np.argwhere(~np.isfinite(values))[0])
+    row, column = (int(at) for at in np.argwhere(wrong)[0])
     where = f"row {row} of column {str(names[column]) if names else column!r}"
-    rows = int((~np.isfinite(values)).any(axis=1).sum())
     if np.isnan(values[row, column]):
         raise ParameterError(
-            f"X: expected a number everywhere, got NaN in {where}, and in {rows} of {len(values)} rows such a value; "
-            "leave these rows out, or put a public number there, such as the middle of the bounds (a number learnt "
-            "from these records is a release without noise, which no ledger counts)"
+            f"X: expected a number everywhere, got NaN in {where}, and in {int(wrong.any(axis=1).sum())} of "
+            f"{len(values)} rows such a value; give missing='drop' (the row) or missing='midpoint' (of the bounds). A "
+            "number learnt from these records, such as a mean, is a release without noise, which no ledger counts"
         )
     raise ParameterError(f"X: expected finite numbers, got infinity in {where}; leave the row out or correct it")

@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 
 from fastlloyd.data.bounds import Bounds, scale, unscale
 from fastlloyd.errors import BudgetError
-from fastlloyd.estimator import estimator as fitting
+from fastlloyd.estimator import fitting
 from fastlloyd.estimator.caution import PrivacyWarning
 from fastlloyd.estimator.estimator import FastLloyd, ParameterError
 from fastlloyd.protocol import masked
