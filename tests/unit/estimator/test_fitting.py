@@ -71,7 +71,9 @@ class Interruption:
     def step(self, frame: Any, event: str, argument: object) -> Any:
         if event in ("call", "opcode"):
             self.seen += 1
-            if self.seen == self.at:
+            # Python drops what is raised in a generator that is thrown away: the next step has it.
+            if self.at is not None and self.seen >= self.at and frame.f_code.co_name != "<genexpr>":
+                self.at = None
                 raise KeyboardInterrupt
         return self.step if self.opcodes else None
 
