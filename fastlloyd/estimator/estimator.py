@@ -26,7 +26,7 @@ from fastlloyd.estimator.account import Budget, SharedAccount, Spending, block_o
 from fastlloyd.estimator.caution import warn_beforehand, warn_of_result
 from fastlloyd.estimator.description import Description, describe_clusters
 from fastlloyd.estimator.finding import find_bounds, wants_bounds
-from fastlloyd.estimator.fitting import Intake, complete_rows, count_intake, fill, fit_together, scaled_centers
+from fastlloyd.estimator.fitting import Counted, complete_rows, count_intake, fill, fit_together, scaled_centers
 from fastlloyd.estimator.inputs import is_vertical, validate_parts
 from fastlloyd.estimator.parameter import check_parameters, feature_names, match_bounds, refuse_weights
 from fastlloyd.estimator.showing import as_html, draw, write_page
@@ -590,10 +590,10 @@ class FastLloyd(  # scikit-learn has no types
         return self._counted.missing
 
     @property
-    def _counted(self) -> Intake:
+    def _counted(self) -> Counted:
         if "_intake" not in vars(self):
             raise AttributeError("clipped_, missing_: this FastLloyd has none: it is not fitted yet, or a public copy")
-        counted: Intake = self._intake.value
+        counted: Counted = self._intake.value
         return counted
 
     def __dir__(self) -> list[str]:

@@ -27,7 +27,7 @@ _TRAFFIC = ("payload_bytes", "link_bytes", "messages", "setup_bytes")
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class Counted:
     """What was counted of the owners' records without noise, by column; columns with none are left out."""
 
     clipped: dict[str, int]
@@ -69,7 +69,7 @@ def fill(model: Any, raw_parts: Sequence[NDArray[np.float64]]) -> list[NDArray[n
     return [np.where(np.isnan(part), middle, part) for part, middle in zip(raw_parts, middles, strict=True)]
 
 
-def count_intake(model: Any, raw_parts: Sequence[NDArray[np.float64]]) -> Intake:
+def count_intake(model: Any, raw_parts: Sequence[NDArray[np.float64]]) -> Counted:
     """Count what the bounds clip and what is missing."""
     names = list(model.bounds_.names)
     parts = [np.concatenate(raw_parts, axis=1)] if is_vertical(model) else raw_parts
@@ -79,7 +79,7 @@ def count_intake(model: Any, raw_parts: Sequence[NDArray[np.float64]]) -> Intake
         for name, count in count_missing(part, names).items():
             lacking[name] += count
     clipped = {name: int(count) for name, count in zip(names, outside, strict=True) if count}
-    return Intake(clipped, {name: count for name, count in lacking.items() if count})
+    return Counted(clipped, {name: count for name, count in lacking.items() if count})
 
 
 def fit_together(
