@@ -302,7 +302,7 @@ MEASURED: dict[str, Measured] = {
 OWN = {
     "text of the person who types it": (
         *("__main__:_command", "cli.init:_run_file", "cli.options:Parser._meant", "cli.options:join_negative_values"),
-        *("cli.options:read_tables", "cli.run:_host_list", "estimator.words:in_python"),
+        *("cli.options:read_tables", "cli.run:_host_list", "estimator.records:_validate", "estimator.words:in_python"),
         *("estimator.parameter:_in_order", "data.dataset:_split_by_file", "data.public.named:_find"),
         *("supervise.offers:read_settings", "supervise.offers:write_offer", "supervise.offers:offer_path"),
         *("run.vertical:Alignment.__post_init__", "party.option:Option.wrong"),
