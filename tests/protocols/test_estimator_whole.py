@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import BudgetError
 from fastlloyd.estimator.estimator import FastLloyd
 from fastlloyd.estimator.inputs import prepare
+from fastlloyd.estimator.showing import make_document
 from fastlloyd.estimator.words import ParameterError
 from fastlloyd.protocols.registry import find, names
 from fastlloyd.run import simulation as in_memory
@@ -87,7 +89,8 @@ def test_finds_two_blobs_accounts_for_it_and_shows_it(protocol: str, tmp_path: P
     assert "Not private" in words if protocol in NO_CLAIM else "for neighbours that differ in" in words
     # The parties of secfc see the sizes; of people whose columns lie in several places the number is public.
     if protocol not in ("secfc", *VERTICAL):
-        assert not re.search(r"(?<![\d.])(?:300|150)(?![\d.])", words)
+        public = json.dumps(make_document(fitted)["parameters"])
+        assert "n_total" in public and not re.search(r"(?<![\d.])(?:300|150)(?![\d.])", public)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
