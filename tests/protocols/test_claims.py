@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,11 @@ class Sites:
     config: RunConfig
     clients: int
 
-    @property
+    @cached_property
     def roster(self) -> Roster:
         return Roster.load(self.folder / "roster.toml")
 
-    @property
+    @cached_property
     def planned(self) -> PlannedRun:
         return plan_run(self.config, self.clients, self.roster, d=4)
 
