@@ -43,6 +43,7 @@ from fastlloyd.run.simulation import InMemory, run_together
 from fastlloyd.testing import ProtocolContract
 from fastlloyd.testing.whole_run import command
 from fastlloyd.wire.header import SERVER, Header, PartyId, clients
+from tests import forks
 from tests.contracts import page
 from tests.forked import ForkedSites, forked_command
 from tests.mpi.support import start_quickly
@@ -437,7 +438,11 @@ def test_a_plan_calls_the_folder_as_the_command_does(tmp_path: Path) -> None:
         plan_description(tmp_path / "none", (), epsilon=0.5)
 
 
-def test_the_command_plans_writes_the_run_file_and_runs(finished: Path, tmp_path: Path) -> None:
+def test_the_command_plans_writes_the_run_file_and_runs(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in forks.environment().items():  # not `start_quickly`: a page is asked for
+        monkeypatch.setenv(name, value)
     (tmp_path / "columns.toml").write_text(COLUMNS_FILE)
     of = ("describe", str(finished / "result"), "--columns", "columns.toml")
     said = command(tmp_path, *of, "--total", "5.2", "--out", "total.toml")

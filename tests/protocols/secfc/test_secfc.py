@@ -20,7 +20,7 @@ from tests.protocols.secfc.support import Run, mixture, named, run, uneven
 SETS = {
     "iris": (lambda: named("iris"), 3),
     "wine": (lambda: named("wine"), 3),
-    "s1": (lambda: named("s1")[::3], 15),
+    "s1": (lambda: named("s1")[::6], 15),
     "mixture": (lambda: mixture(300, 4, 20), 4),
     "wide mixture": (lambda: mixture(240, 4, 100, sigma=20.0, seed=3), 4),
 }
