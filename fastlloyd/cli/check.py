@@ -211,7 +211,7 @@ def _described_lines(question: _Question, table: Table, columns: Sequence[Descri
     for at, column in enumerate(columns):
         texts = table.raw_texts[column.name]
         if column.is_number:
-            values = column.read_numbers(texts, source=str(place), decimal=place.decimal, row=place.row)
+            values = column.read_numbers(texts, source=str(place), form=place.cell_form, row=place.row)
             missing = int(np.isnan(values).sum())
             outside = int(((values < column.bottom) | (values > column.top)).sum())
             found = f"{missing:,} missing, {outside:,} outside {column.bottom:g} to {column.top:g}"

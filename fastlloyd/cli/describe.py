@@ -22,6 +22,7 @@ _OWN = (
     "id",
     "delimiter",
     "decimal",
+    "thousands",
     "encoding",
     "na",
     "header",

@@ -138,9 +138,9 @@ class Database:
             pause, left = 2 * pause, end - time.monotonic()
 
     @property
-    def decimal(self) -> str:
-        """What stands before a fraction in its columns as text."""
-        return "."
+    def cell_form(self) -> Form:
+        """How a number stands in its columns as text."""
+        return self.form
 
     def row(self, at: int) -> str:
         """Name a row, counted from 0, by its key."""

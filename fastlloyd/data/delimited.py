@@ -16,7 +16,7 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -27,13 +27,11 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.form import (
     Form,
-    Otherwise,
+    doubts_thousands,
     guess_encoding,
-    may_be_thousands,
     name_mark,
-    other_decimal,
     parse_cell,
-    parse_number,
+    readings,
     refuse_other_delimiter,
 )
 from fastlloyd.errors import DataError, FormError, format_count
@@ -46,6 +44,11 @@ _BLOCK_CHARS = 1 << 22
 _BLOCK_ROWS = 1 << 14
 _MOST_LINE_BYTES = 1 << 26
 _MOST_EMPTY_LINES = 1 << 20
+_MOST_ROW_CHARS = 1 << 22
+_LOOKED_AT = 1 << 11
+"""About how many rows of a block are looked at where a column is left out as text."""
+_LATE_SHARE = 0.1
+"""As many numbers in a column of text are no chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +124,10 @@ class Delimited:
         From the header, or x1..xd without one.
     numeric : tuple of bool
         False where none of the first `SAMPLE_ROWS` cells is a number and one of them is text.
-    otherwise : tuple of 'fraction', 'either' or None
-        Not None where that text would be numbers with the other decimal mark; 'either' if that mark may also stand
-        between thousands in all of them.
-
+    otherwise : tuple of str
+        How else that text would be numbers; '' for other columns.
+    grouped : tuple of bool
+        Where the mark before fractions may stand between thousands.
     looks : tuple of str
         What a column of text holds.
     doubt : str
@@ -148,7 +151,7 @@ class Delimited:
             lines = list(islice(self._file, _SHOWN_LINES))
             refuse_other_delimiter(lines, form, path)
             read: list[str] = []
-            reader = self._reader(_noted(chain(lines, self._file), read))
+            reader = _Records(_noted(chain(lines, self._file), read), form, path)
             first = next(reader, None)
             if first is None:
                 raise DataError(f"{path} is empty: expected a header row and at least one row of numbers")
@@ -164,12 +167,24 @@ class Delimited:
             self.names = tuple(f"x{i + 1}" for i in range(len(first)))
             sample.insert(0, first)
         self.doubt = "" if has_header or form.header is False else _doubt(first, form)
-        self.numeric = _numeric_columns(sample, len(self.names), form)
-        self.otherwise = _otherwise(sample, self.numeric, form)
-        self.looks = tuple(
-            "" if number else _looks([row[at] for row in sample if at < len(row)], form)
+        columns = [[row[at] for row in sample if at < len(row)] for at in range(len(self.names))]  # short rows: later
+        there = [[cell for cell in column if not form.is_missing(cell)] for column in columns]
+        self.numeric = tuple(not cells or any(form.number(cell) is not None for cell in cells) for cells in there)
+        pairs = list(zip(there, self.numeric, strict=True))
+        self.otherwise = tuple("" if number else readings(cells, form) for cells, number in pairs)
+        self.grouped = tuple(number and doubts_thousands(cells, form) for cells, number in pairs)
+        self.looks = tuple("" if number else _looks(cells, form) for cells, number in pairs)
+        # Text in the whole sample: the first row that has any.
+        self._text_rows = {
+            at: next(row for row, cell in enumerate(columns[at], 1) if not form.is_missing(cell))
             for at, number in enumerate(self.numeric)
-        )
+            if not number and len(sample) >= SAMPLE_ROWS
+        }
+        self._watch = _Watch(form, ())
+
+    def watch(self, columns: Sequence[int]) -> None:
+        """Look for numbers, while the rows are read, in columns that are left out because they hold text."""
+        self._watch = _Watch(self._form, [at for at in columns if at in self._text_rows])
 
     def chunks(self, numbers: Sequence[int], texts: Sequence[int] = ()) -> Iterator[Cells]:
         """Read some columns, in the given order, some thousand rows at a time; can be called once.
@@ -182,7 +197,8 @@ class Delimited:
         Raises
         ------
         DataError
-            A row has too few or too many cells, or a cell of a number is text: file, row and column are named.
+            A row has too few or too many cells, a cell of a number is text, or a watched column holds numbers: file,
+            row and column are named.
         """
         rows = done = 0
         with self._reading():
@@ -194,12 +210,14 @@ class Delimited:
                 if cells is None:
                     rest = chain(lines, self._ahead, self._file)
                     yield from self._carefully(rest, numbers, texts, rows, done)
-                    return
+                    break
+                self._watch.look_at_lines(rows, lines[:end])
                 rows, done = rows + end, done + len(lines)
                 if done - rows > _MOST_EMPTY_LINES:
                     raise DataError(f"{self._path}: more than {_MOST_EMPTY_LINES:,} empty lines; remove them")
                 if end:
                     yield cells
+        self._watch.refuse(self._path, self.names, self._text_rows)
 
     def _block(self, lines: list[str], numbers: Sequence[int], texts: Sequence[int]) -> Cells | None:
         """Parse a whole block of lines; return None if anything in it needs the careful path."""
@@ -209,6 +227,8 @@ class Delimited:
         columns: tuple[list[str], ...] = ()
         if texts:
             columns = tuple([line.split(mark, at + 1)[at].strip() for line in lines] for at in texts)
+        if form.thousands not in (None, "none"):
+            return None
         if not numbers or not lines:
             return (
                 None
@@ -229,7 +249,7 @@ class Delimited:
         self, lines: Iterable[str], numbers: Sequence[int], texts: Sequence[int], row: int, done: int
     ) -> Iterator[Cells]:
         """Parse cell by cell and name the first error; `done` lines with `row` rows came before."""
-        reader = self._reader(lines)
+        reader = _Records(lines, self._form, self._path, self._before + done)
         width, names, form = len(self.names), self.names, self._form
         block: list[list[float]] = []
         columns: list[list[str]] = [[] for _ in texts]
@@ -252,6 +272,7 @@ class Delimited:
             block.append([parse_cell(cells[c], line, names[c], form) for c in numbers])
             for column, c in zip(columns, texts, strict=True):
                 column.append(cells[c].strip())
+            self._watch.look(row, cells)
             if len(block) == _BLOCK_ROWS:
                 yield self._parsed(block, columns, one_line_each)
                 block, columns = [], [[] for _ in texts]
@@ -260,10 +281,6 @@ class Delimited:
 
     def _parsed(self, block: list[list[float]], columns: list[list[str]], one_line_each: bool) -> Cells:
         return Cells(np.array(block, dtype=np.float64), tuple(columns), self._before + 1 if one_line_each else None)
-
-    def _reader(self, lines: Iterable[str]) -> Any:
-        """Split lines into cells; a quote that is never closed would swallow all rows after it."""
-        return csv.reader(lines, delimiter=self._form.delimiter, skipinitialspace=True, strict=True)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -285,6 +302,88 @@ class Delimited:
             raise DataError(f"cannot read {path}: {error.strerror or error}; check path and rights") from error
 
 
+class _Records:
+    """Rows of cells; a quote that is never closed would swallow all rows after it.
+
+    Parameters
+    ----------
+    lines : iterable of str
+    form : Form
+    path : Path
+        For errors.
+    before : int
+        Lines of the file before these.
+    """
+
+    def __init__(self, lines: Iterable[str], form: Form, path: Path, before: int = 0) -> None:
+        self._path, self._before, self._length, self._first = path, before, 0, 1
+        self._reader = csv.reader(self._counted(lines), delimiter=form.delimiter, skipinitialspace=True, strict=True)
+
+    @property
+    def line_num(self) -> int:
+        """How many lines were read."""
+        return self._reader.line_num
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return self
+
+    def __next__(self) -> list[str]:
+        self._length, self._first = 0, self.line_num + 1
+        return next(self._reader)
+
+    def _counted(self, lines: Iterable[str]) -> Iterator[str]:
+        """Pass lines on; refuse a row that goes on over too many of them."""
+        for line in lines:
+            if self._length > _MOST_ROW_CHARS:
+                raise DataError(
+                    f"{self._path}, line {self._before + self._first}: a quote is opened and not closed in the next "
+                    f"{_MOST_ROW_CHARS:,} characters; close it, or remove it"
+                )
+            self._length += len(line)
+            yield line
+
+
+class _Watch:
+    """Counts numbers in columns that the first rows call text: a table may be sorted, with its text first."""
+
+    def __init__(self, form: Form, columns: Sequence[int]) -> None:
+        self._form, self._columns = form, columns
+        self._seen, self._numbers = dict.fromkeys(columns, 0), dict.fromkeys(columns, 0)
+        self._first: dict[int, int] = {}
+
+    def look_at_lines(self, row: int, lines: Sequence[str]) -> None:
+        """Look at some lines of a block without quotes, of which `row` rows came before."""
+        if self._columns:
+            step = max(1, len(lines) // _LOOKED_AT)
+            for at in range(0, len(lines), step):
+                self.look(row + at + 1, lines[at].split(self._form.delimiter))
+
+    def look(self, row: int, cells: Sequence[str]) -> None:
+        """Look at one row."""
+        for at in self._columns:
+            if not self._form.is_missing(cells[at].strip()):
+                self._seen[at] += 1
+                if self._form.number(cells[at]) is not None:
+                    self._numbers[at] += 1
+                    self._first.setdefault(at, row)
+
+    def refuse(self, path: Path, names: Sequence[str], text_rows: Mapping[int, int]) -> None:
+        """Refuse a column of which many cells are numbers.
+
+        Raises
+        ------
+        DataError
+        """
+        for at, count in self._numbers.items():
+            if count > _LATE_SHARE * self._seen[at]:
+                share = f"{100 * count / self._seen[at]:.0f} % of its cells"
+                raise DataError(
+                    f"{path}, column {names[at]!r}: text in row {text_rows[at]} and in all of the first "
+                    f"{SAMPLE_ROWS:,}, numbers from row {self._first[at]:,} on ({share}); correct the text, name with "
+                    "--na what means missing, or name with --columns what is used"
+                )
+
+
 def _noted(lines: Iterable[str], read: list[str]) -> Iterator[str]:
     """Pass lines on, and keep them."""
     for line in lines:
@@ -296,7 +395,7 @@ def _is_header(first: list[str], path: Path, form: Form) -> bool:
     """Return whether row one names the columns."""
     if form.header is not None:
         return form.header
-    numbers = [parse_number(cell, form.decimal) is not None for cell in first]
+    numbers = [form.number(cell) is not None for cell in first]
     if all(numbers):
         return False
     gaps = [form.is_missing(cell) for cell in first]
@@ -310,7 +409,7 @@ def _is_header(first: list[str], path: Path, form: Form) -> bool:
 
 def _doubt(first: list[str], form: Form) -> str:
     """Return the warning about a first row of numbers that may be names, such as years: whole, and all different."""
-    numbers = {parse_number(cell, form.decimal) for cell in first}
+    numbers = {form.number(cell) for cell in first}
     if len(first) < 2 or len(numbers) < len(first) or not all(n is not None and n % 1 == 0 for n in numbers):
         return ""
     return (
@@ -319,37 +418,11 @@ def _doubt(first: list[str], form: Form) -> str:
     )
 
 
-def _numeric_columns(sample: list[list[str]], width: int, form: Form) -> tuple[bool, ...]:
-    """Return which columns hold numbers, not text; short rows are reported later."""
-    numeric = []
-    for index in range(width):
-        cells = [row[index] for row in sample if index < len(row)]
-        texts = [cell for cell in cells if not form.is_missing(cell)]
-        numeric.append(not texts or any(parse_number(cell, form.decimal) is not None for cell in texts))
-    return tuple(numeric)
-
-
 def _looks(cells: list[str], form: Form) -> str:
-    """Say what a column of text holds, above all where it would be numbers without a sign."""
-    there = [cell.strip() for cell in cells if not form.is_missing(cell)]
+    """Say what a column of text holds, above all where it would be numbers without a sign; none of it is missing."""
     for sign in "%<>":
-        if (
-            there
-            and sum(sign in cell for cell in there) * 2 > len(there)
-            and all(parse_number(cell.strip("%<>=~ "), form.decimal) is not None for cell in there)
+        if sum(sign in cell for cell in cells) * 2 > len(cells) and all(
+            form.number(cell.strip("%<>=~ ")) is not None for cell in cells
         ):
             return f"numbers with {sign!r}"
     return "text"
-
-
-def _otherwise(sample: list[list[str]], numeric: Sequence[bool], form: Form) -> tuple[Otherwise | None, ...]:
-    """Return which columns of text would be numbers with the other decimal mark."""
-    other = other_decimal(form)
-    found: list[Otherwise | None] = []
-    for index, number in enumerate(numeric):
-        cells = [row[index] for row in sample if index < len(row) and not form.is_missing(row[index])]
-        if number or not all(parse_number(cell, other) is not None for cell in cells):
-            found.append(None)
-        else:
-            found.append("either" if cells and all(map(may_be_thousands, cells)) else "fraction")
-    return tuple(found)

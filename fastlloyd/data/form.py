@@ -13,9 +13,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from fastlloyd.errors import ConfigError, DataError, FormError, did_you_mean, format_count
 from fastlloyd.wire.regular import read_regular
@@ -30,9 +29,8 @@ DELIMITERS = (",", ";", "\t", "|")
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "none", "null"})
 # Up to here a float64 holds each whole number.
 _EXACT = 2.0**53
-# Groups of three digits: 1,234 or 1.234.567,8.
-# What the marks in a number may be: before a fraction only, or also between thousands.
-Otherwise = Literal["fraction", "either"]
+# Spreadsheets write these apostrophes and spaces.
+_BETWEEN: dict[str, str] = {".": ".", ",": ",", "'": "'\u2019", "space": " \u00a0\u202f"}
 # What pandas calls an index that it writes to Parquet, and one that it reads from a CSV file.
 _INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
 # What else names people and stays: fallnr, Patient-No., MRN, patientId; a number alone, such as INR, is a value.
@@ -40,7 +38,11 @@ _NUMBER = re.compile(
     r"(?i:mrn|uuid|guid|(?:fall|pat|patienten|patient|case|aufnahme|subject|person|visit|encounter)[-_ ]?"
     r"(?:nr|no|num|number|nummer)[.]?)|[a-z]+I[Dd]"
 )
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,'\u2019 \u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d+)?")
+# Groups of three digits: 1,234 or 1.234.567,8.
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,'\u2019 \u00a0\u202f])\d{3}(?:\1\d{3})*(?:(?!\1)[.,]\d+)?")
+_SMALL = re.compile(r"[+-]?\d{1,3}")
+_LEAST_GROUPED = 10
+_MARKS: tuple[str, ...] = ("none", *_BETWEEN)
 NO_RECORDS = "expected at least one record; a site that has none stays out of a run, which has one client fewer then"
 
 
@@ -54,6 +56,8 @@ class Form:
         The one character between cells, or 'tab'.
     decimal : {'.', ','}
         The mark before the fraction of a number.
+    thousands : {'none', '.', ',', "'", 'space'} or None
+        The mark between the thousands of a number; None is 'none' that nobody has stated.
     encoding : str
         As Python names it; a byte order mark of UTF-8 is skipped.
     na : tuple of str
@@ -71,6 +75,7 @@ class Form:
 
     delimiter: str = ","
     decimal: str = "."
+    thousands: str | None = None
     encoding: str = "utf-8"
     na: tuple[str, ...] = ()
     header: bool | None = None
@@ -85,6 +90,10 @@ class Form:
         if self.decimal == mark:
             raise ConfigError(
                 f"--decimal {mark!r}: it stands between the cells already; name what does with --delimiter (often ';')"
+            )
+        if self.decimal == self.thousands:
+            raise ConfigError(
+                f"--thousands {self.thousands!r}: it stands before a fraction already; name that mark with --decimal"
             )
         try:
             name = codecs.lookup(self.encoding).name
@@ -128,6 +137,10 @@ class Form:
         """The numbers that stand for a missing value."""
         return tuple(code for code in (parse_number(text, ".") for text in self.na) if code is not None)
 
+    def number(self, cell: str) -> float | None:
+        """Return the number of a cell of text; None for other text."""
+        return parse_number(cell, self.decimal, self.thousands)
+
     def is_missing(self, cell: str) -> bool:
         """Whether a cell of text stands for a missing value.
 
@@ -139,7 +152,7 @@ class Form:
         cell = cell.strip()
         if not self.na:
             return cell.lower() in MISSING
-        return cell.lower() in MISSING or cell in self.na or parse_number(cell, self.decimal) in self.codes
+        return cell.lower() in MISSING or cell in self.na or self.number(cell) in self.codes
 
 
 PLAIN = Form()
@@ -188,11 +201,12 @@ class DataFile:
         return number_row(at)
 
     @property
-    def decimal(self) -> str:
-        """What stands before a fraction in its columns as text: only text files have the mark of their form."""
+    def cell_form(self) -> Form:
+        """How a number stands in its columns as text: only text files have the marks of their form."""
         name = self.path.name.lower()
         typed = any(suffix in name for suffix in SUFFIXES if suffix not in TEXT_SUFFIXES)
-        return "." if typed and not name.endswith(TEXT_SUFFIXES) else self.form.decimal
+        plain = typed and not name.endswith(TEXT_SUFFIXES)
+        return replace(self.form, decimal=".", thousands=None) if plain else self.form
 
 
 @contextlib.contextmanager
@@ -243,22 +257,13 @@ def parse_cell(cell: str, line: str, name: str, form: Form) -> float:
     DataError
         It is text, or a number in another format (FormError).
     """
-    number = parse_number(cell, form.decimal)
+    number = form.number(cell)
     if number is not None:
         return number
     if form.is_missing(cell):
         return float("nan")
-    other = other_decimal(form)
-    if may_be_thousands(cell):
-        either = f"; if {other!r} stands before a fraction instead, add --decimal {other!r}"
-        raise FormError(
-            f"{line}, column {name!r}: the number has marks between its thousands; save the numbers without them"
-            f"{either if parse_number(cell, other) is not None else ''}"
-        )
-    if parse_number(cell, other) is not None:
-        raise FormError(
-            f"{line}, column {name!r}: the number has {other!r} before its fraction; add --decimal {other!r}"
-        )
+    if found := readings([cell], form):
+        raise FormError(f"{line}, column {name!r}: {found}")
     raise DataError(
         f"{line}, column {name!r}: expected a number, got text; "
         "correct the cell (empty or NA, if its value is missing), name with --na what means missing, or leave the "
@@ -266,8 +271,21 @@ def parse_cell(cell: str, line: str, name: str, form: Form) -> float:
     )
 
 
-def parse_number(cell: str, decimal: str) -> float | None:
-    """Return a number, without Python's digit separators; None for other text."""
+def parse_number(cell: str, decimal: str, thousands: str | None = None) -> float | None:
+    """Return a number, without Python's digit separators; None for other text. Marks as `Form` has them.
+
+    Examples
+    --------
+    >>> parse_number("1.234,5", ",", "."), parse_number("12.34,5", ",", "."), parse_number("20,000", ",")
+    (1234.5, None, 20.0)
+    """
+    marks = _BETWEEN.get(thousands or "none", "")
+    if any(mark in cell for mark in marks):
+        group = _THOUSANDS.fullmatch(cell.strip())
+        if group is not None and group[1] in marks:
+            cell = cell.replace(group[1], "")
+        elif any(mark in cell.strip() for mark in marks):
+            return None
     if decimal == ",":
         cell = "_" if "." in cell else cell.replace(",", ".")
     try:
@@ -289,9 +307,60 @@ def number_text(number: float) -> str:
     return str(int(number)) if abs(number) < _EXACT and number == int(number) else repr(float(number))
 
 
-def other_decimal(form: Form) -> str:
-    """Return the decimal mark that is not in use."""
-    return "." if form.decimal == "," else ","
+def readings(cells: Sequence[str], form: Form) -> str:
+    """Say how else cells are written that are no numbers in this form; '' if they are none in any.
+
+    Examples
+    --------
+    >>> readings(["1.234,5", "7"], PLAIN)
+    "numbers with ',' before their fraction and '.' between their thousands; add --decimal ',' --thousands '.'"
+    """
+    found = []
+    for decimal in (form.decimal, "," if form.decimal == "." else "."):
+        for thousands in _MARKS:
+            if thousands != decimal and all(parse_number(cell, decimal, thousands) is not None for cell in cells):
+                found.append((decimal, thousands))
+                break
+    if not cells or not found:
+        return ""
+    grouped = form.thousands not in (None, "none") or any(thousands != "none" for _, thousands in found)
+    pairs = []
+    for decimal, thousands in found:
+        words, flags = [], []
+        if decimal != form.decimal:
+            words, flags = [f"{decimal!r} before their fraction"], [f"--decimal {decimal!r}"]
+        if thousands != "none":
+            words.append(f"{name_thousands(thousands)} between their thousands")
+        if grouped:
+            flags.append(f"--thousands {thousands if thousands in ('none', 'space') else repr(thousands)}")
+        pairs.append((" and ".join(words), " ".join(flags)))
+    if len(pairs) == 1:
+        return f"numbers with {pairs[0][0]}; add {pairs[0][1]}"
+    return f"numbers with {pairs[0][0]} or {pairs[1][0]}; add {pairs[0][1]} for the first, {pairs[1][1]} for the second"
+
+
+def name_thousands(mark: str) -> str:
+    """Name a mark between thousands."""
+    return "a space" if mark == "space" else repr(mark)
+
+
+def doubts_thousands(cells: Sequence[str], form: Form) -> bool:
+    """Whether the mark before a fraction may stand between thousands: each cell is 20,000, say, or has no mark.
+
+    The point is the usual mark of fractions, and many tables have three digits after it: there, at least 10 cells with
+    a mark are needed, and cells without one, or nothing but zeros at the end.
+    """
+    if form.thousands:
+        return False
+    grouped = [cell for cell in cells if form.decimal in cell]
+    if not grouped or not all(
+        may_be_thousands(cell) if form.decimal in cell else _SMALL.fullmatch(cell.strip()) for cell in cells
+    ):
+        return False
+    if form.decimal == ",":
+        return True
+    mixed = len(grouped) < len(cells) or all(cell.rstrip().endswith("0") for cell in grouped)
+    return mixed and len(grouped) >= _LEAST_GROUPED
 
 
 def refuse_other_delimiter(lines: Sequence[str], form: Form, path: Path) -> None:

@@ -15,7 +15,7 @@ from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Database
 from fastlloyd.data.delimited import Cells
 from fastlloyd.data.findings import Intake
-from fastlloyd.data.form import Cap, DataFile, is_identifier, listed, other_decimal
+from fastlloyd.data.form import Cap, DataFile, is_identifier, listed
 from fastlloyd.data.kinds import FIX, check_length
 from fastlloyd.data.merge import Unit, number_people
 from fastlloyd.data.missing import GAPS, MISSING_RULES, blank_codes, refuse_infinite
@@ -85,6 +85,7 @@ class Reading:
         ignore = (*self.ignore, *self.lists.columns, *self._people)
         self.chosen = _chosen(self.source, tuple(columns), ignore, self.lists)
         self.used = tuple(names[index] for index in self.chosen)
+        _refuse_grouped(self.source, self.chosen)
         listed_names = set(self.lists.names)
         both = [name for name in self.used if name in listed_names]
         if both:
@@ -118,13 +119,18 @@ class Reading:
         return source.looks[at] if source.looks else source.kinds[at].words or "text"
 
     @property
-    def unread(self) -> str:
-        """The warning about columns that nobody named, and that are no features only because they hold text."""
+    def _as_text(self) -> list[int]:
+        """The columns that nobody named, and that are no features only because they hold text."""
         if self.columns or (self.bounds is not None and self.bounds.names is not None):
-            return ""
+            return []
         named = {*self.ignore, *self.texts, *self.beside, *self._people, *self.source.indices}
-        texts = [f"{name!r}: {why}" for name, why in self.left_out if name not in named and not is_identifier(name)]
-        texts = [text for text in texts if not text.startswith("'(no name)'")]
+        named |= {*self.used, *self.lists.columns}
+        return [at for at, name in enumerate(self.source.names) if name not in named and not is_identifier(name)]
+
+    @property
+    def unread(self) -> str:
+        """The warning about columns that are no features only because they hold text."""
+        texts = [f"{self.source.names[at]!r}: {self._why(at)}" for at in self._as_text]
         if not texts:
             return ""
         shown = ", ".join(texts[:_NAMED]) + (f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else "")
@@ -138,7 +144,7 @@ class Reading:
         return Intake(
             left_out=self.left_out,
             unread=self.unread,
-            doubt=self.source.doubt,
+            doubt="; ".join(filter(None, (self.source.doubt, _grouped_words(self.source, self.chosen)))),
             rows=rows,
             missing_rows=missing_rows,
             missing=self.missing,
@@ -167,6 +173,8 @@ class Reading:
         done = records = 0
         if self.cap is not None and self.source.rows is not None and unit is None and self.missing != "drop":
             self.cap.check(place, self.source.rows, counted=True)
+        if self.source.watch is not None:
+            self.source.watch(self._as_text)
         for raw_cells in self.source.chunks(self.chosen, named, height, loose=len(self.beside)):
             cells = self._blanked(raw_cells, first, last)
             refuse_infinite(cells.values, partial(self.place, cells.first_line, done))
@@ -187,7 +195,7 @@ class Reading:
     def _blanked(self, raw_cells: Cells, first: int, last: int) -> Cells:
         """Empty the cells that --na calls missing, except in columns that name rows or people: `first` to `last`."""
         place = self.source.place
-        form = replace(place.form, decimal=place.decimal)
+        form = place.cell_form
         if not form.na:
             return raw_cells
         values = blank_codes(raw_cells.values, form.codes, [self.source.kinds[at] for at in self.chosen])
@@ -258,23 +266,39 @@ def _chosen(source: Source, columns: tuple[str, ...], ignore: tuple[str, ...], c
 
 
 def _refuse_otherwise(source: Source, ignore: tuple[str, ...]) -> None:
-    """Refuse a column of numbers with the other decimal mark: it would be left out as text."""
-    path, pairs, ignored = source.place, zip(source.names, source.otherwise, strict=False), set(ignore)
-    wrong = [name for name, other in pairs if other and name not in ignored and not is_identifier(name)]
-    if wrong and isinstance(path, DataFile):
-        mark = other_decimal(path.form)
-        if "either" in source.otherwise:
-            column = source.names[source.otherwise.index("either")]
-            raise FormError(
-                f"{path}, column {column!r}: {mark!r} may stand between thousands or before a fraction, expected "
-                f"{path.form.decimal!r} before a fraction and no other mark; save the numbers without marks between "
-                f"thousands, or add --decimal {mark!r} if {mark!r} stands before a fraction"
-            )
+    """Refuse a column of numbers with other marks: it would be left out as text."""
+    pairs, ignored = zip(source.names, source.otherwise, strict=False), set(ignore)
+    wrong = {name: how for name, how in pairs if how and name not in ignored and not is_identifier(name)}
+    if wrong:
+        how = next((how for how in wrong.values() if "--thousands" in how), next(iter(wrong.values())))
+        names = [name for name, other in wrong.items() if other == how]
         raise FormError(
-            f"{path}, column {listed(wrong, 3)}: numbers with {mark!r} before their fraction, expected "
-            f"{path.form.decimal!r}; add --decimal {mark!r} (and --delimiter, if need be), or name the columns to use "
-            "with --columns"
+            f"{source.place}, column {listed(names, 3)}: {how} (and --delimiter, if need be), or name the columns to "
+            "use with --columns"
         )
+
+
+def _refuse_grouped(source: Source, chosen: Sequence[int]) -> None:
+    """Refuse to read 20,000 as 20 on the word of --decimal alone, where no cell shows what the comma is."""
+    if isinstance(source.place, DataFile) and source.place.form.decimal == ",":
+        grouped = [source.names[at] for at in chosen if source.grouped and source.grouped[at]]
+        if grouped:
+            raise FormError(
+                f"{source.place}, column {listed(grouped, 3)}: each number has three digits after the comma, or no "
+                "comma, so it may stand between thousands; add --thousands none if it stands before a fraction, or "
+                "--decimal '.' --thousands ',' if it does not"
+            )
+
+
+def _grouped_words(source: Source, chosen: Sequence[int]) -> str:
+    """Return the warning about columns of which the points may stand between thousands."""
+    grouped = [source.names[at] for at in chosen if source.grouped and source.grouped[at]]
+    if not grouped:
+        return ""
+    return (
+        f"the points in column {listed(grouped, 3)} may stand between thousands: if so, add --decimal ',' --thousands "
+        "'.', otherwise --thousands none"
+    )
 
 
 def _refuse_twice(names: Sequence[str], where: str) -> None:

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from fastlloyd.data.columnar import ARROW_FILE, ARROW_STREAM, Columnar
 from fastlloyd.data.database import Database, Place, place_of
 from fastlloyd.data.delimited import Cells, Delimited
-from fastlloyd.data.form import ARROW_SUFFIXES, NO_RECORDS, SUFFIXES, TEXT_SUFFIXES, Cap, DataFile, Otherwise, listed
+from fastlloyd.data.form import ARROW_SUFFIXES, NO_RECORDS, SUFFIXES, TEXT_SUFFIXES, Cap, DataFile, listed
 from fastlloyd.data.kinds import ANY, FIX, HALF, IN_QUERY, NUMBERS, SINGLE, ColumnKind, Role, check_kind, name_cells
 from fastlloyd.data.spreadsheet import Sheet, split_sheet
-from fastlloyd.errors import DataError, did_you_mean
+from fastlloyd.errors import DataError, FormError, did_you_mean
 from fastlloyd.kmeans.stored import release
 
 _SHOWN_CHARACTERS = 300
@@ -59,14 +59,16 @@ class Source:
         Which columns hold numbers.
     indices : frozenset of str
         Columns that the file itself calls row labels.
-    otherwise : tuple of 'fraction', 'either' or None
-        As for `Delimited`; empty for other files.
+    otherwise, grouped : tuples of str and bool
+        As for `Delimited`; empty for tables with types.
     looks : tuple of str
         Why columns of text are no numbers, in words; empty where their kinds say it.
     doubt : str
         As for `Delimited`.
     read : callable
         What `chunks` calls.
+    watch : callable or None
+        Takes the columns that are left out as text, where only the first rows have said so; before `chunks`.
     rows : int or None
         None where the number is known only after reading.
     at_once : bool
@@ -78,10 +80,12 @@ class Source:
     kinds: tuple[ColumnKind, ...]
     numeric: tuple[bool, ...]
     indices: frozenset[str] = frozenset()
-    otherwise: tuple[Otherwise | None, ...] = ()
+    otherwise: tuple[str, ...] = ()
+    grouped: tuple[bool, ...] = ()
     looks: tuple[str, ...] = ()
     doubt: str = ""
     read: Callable[..., Iterator[Cells]]
+    watch: Callable[[Sequence[int]], None] | None = None
     rows: int | None = None
     at_once: bool = False
 
@@ -242,6 +246,8 @@ def _read_head(place: DataFile, file: BinaryIO) -> Source:
         suffix = next((suffix for begins, suffix in _STARTS.items() if start.startswith(begins)), ".csv")
         if suffix not in _ONE_PASS:
             raise _no_pipe(path, suffix)
+        if suffix in ARROW_SUFFIXES and place.cell_form.decimal != ".":
+            raise FormError(f"{path} holds an Arrow table, whose numbers have no marks of text; leave out --decimal")
     if suffix in TEXT_SUFFIXES:
         text = Delimited(path, file, place.form, packed=suffix == ".csv.gz")
         return Source(
@@ -250,22 +256,26 @@ def _read_head(place: DataFile, file: BinaryIO) -> Source:
             kinds=(ANY,) * len(text.names),
             numeric=text.numeric,
             otherwise=text.otherwise,
+            grouped=text.grouped,
             looks=text.looks,
             doubt=text.doubt,
             read=lambda numbers, texts, _, **__: text.chunks(numbers, texts),
+            watch=text.watch,
         )
     if suffix in (".parquet", ".xlsx", *ARROW_SUFFIXES):
-        sheet = suffix == ".xlsx"
-        table = Sheet(path, file, place.form) if sheet else Columnar(path, file, arrow=suffix != ".parquet")
+        sheet = Sheet(path, file, place.form) if suffix == ".xlsx" else None
+        table = sheet or Columnar(path, file, arrow=suffix != ".parquet")
         return Source(
             place=place,
             names=table.names,
             kinds=table.kinds,
             numeric=table.numeric,
             indices=table.indices,
+            otherwise=() if sheet is None else sheet.otherwise,
+            grouped=() if sheet is None else sheet.grouped,
             read=table.chunks,
             rows=table.rows,
-            at_once=sheet,
+            at_once=sheet is not None,
         )
     if suffix == ".npz":
         return _read_npz_head(place, file)

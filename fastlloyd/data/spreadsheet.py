@@ -20,7 +20,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from fastlloyd.data.delimited import Cells
-from fastlloyd.data.form import Form, listed, needs, parse_cell, parse_number
+from fastlloyd.data.form import Form, doubts_thousands, listed, needs, parse_cell, readings
 from fastlloyd.data.kinds import ANY, FIX, NUMBERS, ColumnKind, name_cells
 from fastlloyd.errors import DataError, did_you_mean
 
@@ -74,6 +74,8 @@ class Sheet:
         What a column holds where all its cells are of one kind; otherwise each cell decides.
     numeric : tuple of bool
         Which columns hold a number, or nothing.
+    otherwise, grouped : tuples of str and bool
+        As for `Delimited`.
     indices : frozenset of str
         Empty.
     rows : int
@@ -120,9 +122,12 @@ class Sheet:
             for column in zip(*self._cells, strict=True)
         ]
         self.kinds = tuple(map(_kind, columns or [[]] * len(self.names)))
-        self.numeric = tuple(
-            not column or any(map(self._is_number, column)) for column in (columns or [[]] * len(self.names))
-        )
+        columns = columns or [[]] * len(self.names)
+        self.numeric = tuple(not column or any(map(self._is_number, column)) for column in columns)
+        written = [all(isinstance(cell, str) for cell in column) for column in columns]
+        parts = list(zip(columns, self.numeric, written, strict=True))
+        self.otherwise = tuple(readings(cells, form) if own and not number else "" for cells, number, own in parts)
+        self.grouped = tuple(own and number and doubts_thousands(cells, form) for cells, number, own in parts)
 
     def chunks(
         self, numbers: Sequence[int], texts: Sequence[int], height: int | None, *, loose: int = 0
@@ -145,7 +150,7 @@ class Sheet:
     def _is_number(self, cell: Any) -> bool:
         """Whether a cell is a number, or text that is one."""
         if isinstance(cell, str):
-            return parse_number(cell, self._form.decimal) is not None
+            return self._form.number(cell) is not None
         return isinstance(cell, int | float) and not isinstance(cell, bool)
 
     def _line(self, row: int) -> str:

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.categories import OTHER
-from fastlloyd.data.form import MISSING, number_row, parse_number
+from fastlloyd.data.form import MISSING, PLAIN, Form, number_row
 from fastlloyd.errors import ConfigError, DataError, did_you_mean
 from fastlloyd.wire.decode import Within, decode
 from fastlloyd.wire.toml import read_toml
@@ -194,7 +194,7 @@ class DescribedColumn:
         return raw_bins, np.where(missing, 0.0, np.clip(scaled, -1.0, 1.0))
 
     def read_numbers(
-        self, raw_texts: Sequence[str], *, source: str, decimal: str = ".", row: Callable[[int], str] = number_row
+        self, raw_texts: Sequence[str], *, source: str, form: Form = PLAIN, row: Callable[[int], str] = number_row
     ) -> NDArray[np.float64]:
         """Return the numbers of cells, float64, shape (n,), NaN where missing.
 
@@ -203,8 +203,8 @@ class DescribedColumn:
         raw_texts : sequence of str, length n
         source : str
             The file, for the error.
-        decimal : str
-            The mark before the fraction of a number.
+        form : Form
+            How a number is written.
         row : callable
             Names a row, from 0, for the error.
 
@@ -213,7 +213,7 @@ class DescribedColumn:
         DataError
             A cell is no number; names the row, never the value.
         """
-        numbers = {text: self._number(text, decimal) for text in set(raw_texts)}
+        numbers = {text: self._number(text, form) for text in set(raw_texts)}
         if None in numbers.values():
             first = next(at for at, text in enumerate(raw_texts) if numbers[text] is None)
             raise DataError(
@@ -243,9 +243,9 @@ class DescribedColumn:
         return np.array([codes[text] for text in raw_texts], dtype=np.int64)
 
     @staticmethod
-    def _number(text: str, decimal: str) -> float | None:
+    def _number(text: str, form: Form) -> float | None:
         """Return a cell's number, NaN for a missing one, None for text."""
-        return math.nan if text.strip().lower() in MISSING else parse_number(text, decimal)
+        return math.nan if text.strip().lower() in MISSING else form.number(text)
 
     def _code(self, text: str, places: Mapping[str, int]) -> int | None:
         """Return the bin of a category, None if there is none."""

@@ -38,6 +38,7 @@ INPUTS: Mapping[str, str] = {
     "table": "X",
     "query": "X",
     "rename": _FRAME,
+    "thousands": _READ,
     "unit": "one row for each person in X",
 }
 """What takes the place of an option that says what is read, and how."""

@@ -97,6 +97,9 @@ class RunConfig:
     )
     delimiter: str = option(",", "what stands between the cells of --data: ';' or 'tab', say", DATA, "C")
     decimal: str = option(".", "what stands before a fraction in --data", DATA, choices=(".", ","))
+    thousands: str | None = option(
+        None, "what stands between the thousands of a number in --data", DATA, choices=("none", ".", ",", "'", "space")
+    )
     na: tuple[str, ...] = option(
         (),
         "codes in --data for a missing value, such as -999,9999,?? (empty, NA, NaN, null and ? always are)",
@@ -465,6 +468,7 @@ class RunConfig:
         return Form(
             delimiter=self.delimiter,
             decimal=self.decimal,
+            thousands=self.thousands,
             encoding=self.encoding,
             na=self.na,
             header=self.header,

@@ -27,7 +27,7 @@ _ABOUT = "about"
 EXIT_CODES = "Exit codes: 0 done, 2 bad input or configuration, 3 a peer failed, 4 budget exceeded, 70 a bug."
 BETWEEN_SITES = ("roster", "key")
 """Options that a site needs in addition to those that most people need."""
-FORM = ("delimiter", "decimal", "encoding", "na", "header", "rename")
+FORM = ("delimiter", "decimal", "thousands", "encoding", "na", "header", "rename")
 """Options that say how a file of records is written."""
 GROUP = "fastlloyd.commands"
 """Entry points of this group name the modules of commands that other distributions add."""

@@ -210,7 +210,7 @@ def _from_texts(config: RunConfig, me: PartyId, own: OwnRecords, columns: Sequen
     for column in columns:
         texts = own.raw_texts[column.name]
         if column.is_number:
-            raw_values = column.read_numbers(texts, source=str(place), decimal=place.decimal, row=place.row)
+            raw_values = column.read_numbers(texts, source=str(place), form=place.cell_form, row=place.row)
             placed.append(column.place(_merge(raw_values, records, n, mean=mean)))
         else:
             raw_bins = column.read_categories(texts, source=str(place), row=place.row)

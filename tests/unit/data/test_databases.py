@@ -106,7 +106,7 @@ def test_columns_that_describe_clusters_are_read_by_one_rule(filled: Store, tmp_
         table = read_table(place, columns=["person_id"], beside=["age", "dose", "ward"])
         assert table.raw_texts["age"] == ["", "18", "40", "71"] and table.raw_texts["ward"] == ["A", "B", "B", "A"]
         column = DescribedColumn(name="dose", lo=0, hi=1)
-        numbers = column.read_numbers(table.raw_texts["dose"], source=str(place), decimal=place.decimal)
+        numbers = column.read_numbers(table.raw_texts["dose"], source=str(place), form=place.cell_form)
         assert numbers.tolist() == [2.25, 1e300, 1.5, -0.5]
         with pytest.raises(DataError, match=r"no column 'weight', which the description of clusters names; it has"):
             read_table(place, columns=["person_id"], beside=["weight"])

@@ -84,9 +84,58 @@ def test_marks_that_may_stand_between_thousands_are_never_called_decimal(table: 
             read_table(DataFile(table, form))
         sentence = str(caught.value)
         assert "thousands" in sentence or "--decimal" not in sentence
+    for rows in ("30;20,000\n40;30,000\n", "30;950\n40;-1,200\n"):
+        table.write_text("age;cost\n" + rows)
+        for columns in ((), ("cost",)):
+            with pytest.raises(FormError, match="add --thousands none if .*, or --decimal '.' --thousands ','"):
+                read_table(DataFile(table, Form(delimiter=";", decimal=",")), columns=columns)
     table.write_text("age;cost\n30;20,000\n40;30,5\n")  # a fraction for sure
     with pytest.raises(FormError, match="--delimiter ';' and --decimal ','"):
         read_table(table)
+
+
+@pytest.mark.parametrize(
+    ("cells", "decimal", "thousands", "values", "said"),
+    [
+        (["20,000", "5"], ".", ",", [20000, 5], "',' between their thousands or ',' before their fraction"),
+        (["20,000", "5"], ",", "none", [20, 5], "--decimal ',' --thousands none for the second"),
+        (["1.234,5", "-7"], ",", ".", [1234.5, -7], "',' before their fraction and '.' between their thousands"),
+        (["1'234.5", "2\u2019000"], ".", "'", [1234.5, 2000], '"\'" between their thousands'),
+        (["1\u00a0234,25", "3 000"], ",", "space", [1234.25, 3000], "--decimal ',' --thousands space"),
+    ],
+)
+def test_marks_between_thousands_are_named_and_read(
+    table: Path, cells: list[str], decimal: str, thousands: str, values: list[float], said: str
+) -> None:
+    table.write_text("age;cost\n" + "".join(f"3;{cell}\n" for cell in cells), encoding="utf-8")
+    with pytest.raises(FormError, match="column 'cost': numbers with") as caught:
+        read_table(DataFile(table, Form(delimiter=";")))
+    assert said in str(caught.value)
+    form = Form(delimiter=";", decimal=decimal, thousands=thousands)
+    assert read_table(DataFile(table, form)).values[:, 1].tolist() == values
+
+
+@pytest.mark.parametrize("cell", ["12.34,5", "1.2345", ".123", "1234.567", "0.123", "1.234.56"])
+def test_a_mark_between_thousands_stands_between_thousands(cell: str) -> None:
+    assert Form(delimiter=";", decimal=",", thousands=".").number(cell) is None
+
+
+def test_points_that_may_stand_between_thousands_are_doubted(table: Path) -> None:
+    tens = "".join(f"{at}\n" for at in range(1, 12))
+    for cells, doubted in (
+        ([f"{at}.{at}00" for at in range(1, 10)] + ["950", "1.200"], True),
+        (["950", "1.200"], False),  # too few
+        ([f"{at}.{at + 100}" for at in range(1, 12)], False),  # three digits each, as many instruments write
+        ([f"{at}.120" for at in range(1, 12)], True),
+        ([f"{at}.12" for at in range(1, 12)], False),
+    ):
+        table.write_text("cost\n" + "".join(f"{cell}\n" for cell in cells))
+        for thousands in (None, "none"):
+            own = read_table(DataFile(table, Form(thousands=thousands)))
+            said = "the points in column 'cost' may stand between thousands: if so, add --decimal ',' --thousands '.'"
+            assert own.intake.doubt.startswith(said) is (doubted and thousands is None)
+    table.write_text("cost\n" + tens)
+    assert read_table(DataFile(table, Form(delimiter=";", decimal=","))).intake.doubt == ""
 
 
 @pytest.mark.parametrize(
@@ -120,6 +169,7 @@ def test_another_encoding_is_named_and_read(table: Path) -> None:
 def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     for values, sentence in (
         ({"decimal": ","}, "--decimal ',': it stands between the cells already"),
+        ({"thousands": "."}, "--thousands '.': it stands before a fraction already"),
         ({"delimiter": "ab"}, "--delimiter: expected one character"),
         ({"delimiter": "1"}, "--delimiter: expected one character"),
         ({"encoding": "utf-9"}, "--encoding: expected a name such as"),

@@ -308,6 +308,13 @@ def test_standard_input_is_what_it_begins_with(tmp_path: Path) -> None:
             pytest.raises(DataError, match=said),
         ):
             read_table(place)
+    (tmp_path / "file").write_bytes(arrow_bytes("stream"))
+    with (
+        (tmp_path / "file").open("rb") as file,
+        standard_input(file.fileno()),
+        pytest.raises(FormError, match="standard input holds an Arrow table, .* leave out --decimal"),
+    ):
+        read_table(find_place("-", Form(delimiter=";", decimal=",")))
     # What sqlcmd writes without its underline, and SQLcl without empty lines.
     for text, form in (
         ("person_id|age|bmi\n1|40|24.500000000000000\n2|NULL|2.75E1\n", Form(delimiter="|")),

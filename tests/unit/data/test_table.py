@@ -109,10 +109,10 @@ def test_a_quoted_comma_and_line_break_in_a_text_column(write):
         ("1,2\n3,4\n5\n", r"row 3 \(line 3\): expected 2 cells"),
         ("a,b\n1,2\n3,oops\n", r"row 2 \(line 3\), column 'b': expected a number, got text"),
         ("a,b\n1,2\n3,1_000\n", r"row 2 \(line 3\), column 'b': expected a number, got text"),
-        ('a,b\n1,2\n3,"1,234"\n', r"column 'b': the number has marks between its thousands; .*; if ',' stands before"),
-        ('a,b\n1,2\n3,"1,234,567.8"\n', r"marks between its thousands; save the numbers without them$"),
-        ("a,b\n1,2\n3,1'234.50\n", r"marks between its thousands; save the numbers without them$"),
-        ('a,b\n1,2\n3,"0,234"\n', r"the number has ',' before its fraction; add --decimal ','"),
+        ('a,b\n1,2\n3,"1,234"\n', r"add --thousands ',' for the first, --decimal ',' --thousands none for the second$"),
+        ('a,b\n1,2\n3,"1,234,567.8"\n', r"numbers with ',' between their thousands; add --thousands ','$"),
+        ("a,b\n1,2\n3,1'234.50\n", r"""between their thousands; add --thousands "'"$"""),
+        ('a,b\n1,2\n3,"0,234"\n', r"numbers with ',' before their fraction; add --decimal ','$"),
         ("a,b\n1,2\n3,\n", r"row 2 \(line 3\), column 'b': the value is missing or NaN"),
         ("a,b\n1,2\nnan,4\n", r"row 2 \(line 3\), column 'a': the value is missing or NaN"),
         ("1,2\n3,NA\n", r"row 2 \(line 2\), column 'x2': the value is missing or NaN"),
@@ -147,6 +147,27 @@ def test_text_that_begins_late_is_a_fault_and_not_a_text_column(write):
     rows = ["1"] * (SAMPLE_ROWS + 5) + ["late"]
     with pytest.raises(DataError, match=rf"row {SAMPLE_ROWS + 6} \(line {SAMPLE_ROWS + 7}\), column 'a'"):
         read_table(write("a\n" + "\n".join(rows) + "\n"))
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+def test_numbers_that_begin_late_are_a_fault_and_not_a_text_column(write, quoted):
+    rows = [f"{at},{'<5' if at else ''}" for at in range(SAMPLE_ROWS + 1)]
+    note = '"x"' if quoted else "x"
+    late = (f"{row},{note}\n" for row in [*rows, *(f"9,{at}.5" for at in range(500))])
+    path = write("a,crp,b\n" + "".join(late))
+    said = rf"column 'crp': text in row 2 and in all of the first 1,000, numbers from row {SAMPLE_ROWS + 2:,} on \(33 %"
+    with pytest.raises(DataError, match=said):
+        read_table(path)
+    assert read_table(path, columns=["a"]).names == read_table(path, ignore=["crp"]).names == ("a",)
+    assert read_table(path, texts=["crp"], ignore=["crp"]).raw_texts["crp"][-1] == "499.5"
+    few = write("a,note\n" + "\n".join([*rows, *["9,7"] * 50]))  # a chance number among words
+    assert read_table(few).names == ("a",)
+
+
+def test_a_quote_that_is_never_closed_is_named_before_all_is_read(write):
+    path = write('a,b\n1,2\n3,"4\n' + "5,6\n" * (1 << 21))
+    with pytest.raises(DataError, match="line 3: a quote is opened and not closed in the next 4,194,304 characters"):
+        read_table(path)
 
 
 @pytest.mark.parametrize("cell", ["", "NA", "nan", "?", "null", "None", "N/A", " "])
@@ -401,7 +422,7 @@ def test_columns_that_describe_clusters_are_read_by_one_rule_from_each_format(tm
         table = read_table(place, columns=["x1"], beside=["x2", "x3", *(["sex"] if named else [])])
         for name, expected in (("x2", ages), ("x3", doses)):
             texts = table.raw_texts[name]
-            found = DescribedColumn(name=name, lo=0, hi=1).read_numbers(texts, source="x", decimal=place.decimal)
+            found = DescribedColumn(name=name, lo=0, hi=1).read_numbers(texts, source="x", form=place.cell_form)
             np.testing.assert_array_equal(found, np.array(expected, dtype=np.float64))
         if named:
             assert table.raw_texts["sex"] == ["f", "", "m"]

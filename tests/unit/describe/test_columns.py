@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastlloyd.data.form import Form
 from fastlloyd.describe.columns import DescribedColumn, columns_from_json, count_bins, read_columns
 from fastlloyd.errors import ConfigError, DataError
+
+COMMA = Form(delimiter=";", decimal=",")
 
 FILE = """
 [age]
@@ -118,7 +121,7 @@ def test_a_value_gets_the_bin_that_it_lies_in() -> None:
 
 def test_cells_are_read_with_the_mark_of_their_file() -> None:
     age = DescribedColumn(name="age", lo=0, hi=100, bins=10)
-    raw_bins, scaled = age.place(age.read_numbers(["15,5", "", "NA", " 99 "], source="own.csv", decimal=","))
+    raw_bins, scaled = age.place(age.read_numbers(["15,5", "", "NA", " 99 "], source="own.csv", form=COMMA))
     assert raw_bins.tolist() == [1, 10, 10, 9]
     assert scaled.tolist() == pytest.approx([-0.69, 0.0, 0.0, 0.98])
 
