@@ -24,7 +24,7 @@ from fastlloyd.crypto.link.own_key import check_links, own_place
 from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Place, check_question, find_place, names_client
-from fastlloyd.data.findings import Findings, find
+from fastlloyd.data.findings import Findings, find, too_many
 from fastlloyd.data.form import Cap
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.missing import missing_words
@@ -262,10 +262,11 @@ def _summary(table: Table, question: _Question) -> Iterator[str]:
     """Yield what was read."""
     config, missing = question.config, question.config.missing
     yield f"file      {table.source}"
-    if config.unit is None:
-        yield f"rows      {len(table.values):,}"
-    elif table.raw_records is not None:
-        yield f"rows      {len(table.raw_records):,}"
+    read = table.intake.rows or len(table.values)
+    yield f"rows      {read:,}"
+    if config.unit is None and len(table.values) < read:
+        yield f"records   {len(table.values):,} after {format_count(read - len(table.values), 'row')} were dropped"
+    elif config.unit is not None:
         yield f"people    {len(table.values):,} with one record each (--unit {config.unit}, {config.per_unit})"
     yield f"columns   {len(table.names)} used: {name_some(table.names, _SHOWN)}"
     if table.ignored:
@@ -299,13 +300,13 @@ def _bounds_lines(table: Table, bounds: Bounds | None) -> Iterator[str]:
     shown = range(len(outside))
     if len(outside) > _SHOWN:
         shown = np.argsort(-outside, kind="stable")[:_SHOWN].tolist()
-    width = min(max(len(table.names[at]) for at in shown), 30)
-    for at in shown:
+    cells = [(table.names[at], f"{bounds.lo[at]:g}", f"{bounds.hi[at]:g}", f"{outside[at]:,}") for at in shown]
+    widths = [min(max(map(len, column)), 30) for column in zip(*cells, strict=True)]
+    for at, (name, *numbers) in zip(shown, cells, strict=True):
         share = 100 * outside[at] / rows
-        yield (
-            f"          {table.names[at]:<{width}}  {bounds.lo[at]:>12g} {bounds.hi[at]:>12g}  "
-            f"{outside[at]:>9,} outside ({share:.2f} %)" + ("  check the units" if share > 50 else "")
-        )
+        lo, hi, count = (f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:], strict=True))
+        units = "  check the units" if too_many(outside[at], rows) else ""
+        yield f"          {name:<{widths[0]}}  {lo} {hi}  {count} outside ({share:.2f} %){units}"
     rest = np.count_nonzero(outside) - np.count_nonzero(outside[list(shown)])
     if len(outside) > _SHOWN:
         more = format_count(len(outside) - _SHOWN, "more feature")

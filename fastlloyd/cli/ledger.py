@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fastlloyd.cli.options import Parser
+from fastlloyd.cli.options import Parser, add_ledger_options
 from fastlloyd.errors import EXIT_OK, printable
 from fastlloyd.gate.held import SHOWN_DIGITS
 from fastlloyd.privacy.accountant import spent as spent_by
-from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
 from fastlloyd.report.unit import format_count
-from fastlloyd.run.history import READ_AT, LedgerSummary, epsilon_words, find_ledgers, summary_lines
-from fastlloyd.run.state import StateDir
+from fastlloyd.run.history import LedgerSummary, epsilon_words, read_ledgers, summary_lines
 
 
 def main(argv: Sequence[str]) -> int:
@@ -30,11 +28,8 @@ def main(argv: Sequence[str]) -> int:
     Other bounds or features, or the columns of a description, make another digest of the same people.
     """
     options = parser().parse_args(argv)
-    for path in find_ledgers(Path(options.folder)):
-        state = StateDir.of(path)
-        with state.open_ledger() as ledger:
-            lines = list(_lines(state, ledger, options.delta))
-        print(printable("\n".join(lines), lines=True))
+    for summary in read_ledgers(Path(options.folder), options.delta):
+        print(printable("\n".join(_lines(summary)), lines=True))
     return EXIT_OK
 
 
@@ -45,16 +40,12 @@ def parser() -> Parser:
         description="Show what the runs of a state directory have spent, and what is left of the budget.",
         epilog="Exit codes: 0 shown, 2 no ledger there, or a damaged one.",
     )
-    parser.add_argument("folder", metavar="DIR", help="a --state-dir, or one party's folder in it")
-    parser.add_argument(
-        "--delta", type=float, help=f"at which epsilon is read (default: the budget's, or {READ_AT:g} without one)"
-    )
+    add_ledger_options(parser)
     return parser
 
 
-def _lines(state: StateDir, ledger: Ledger, delta: float | None) -> Iterator[str]:
+def _lines(summary: LedgerSummary) -> Iterator[str]:
     """Yield what a party's ledger says."""
-    summary = LedgerSummary.of(state, ledger, delta)
     releases, delta = summary.releases, summary.delta
     yield from summary_lines(summary)
     kinds: dict[tuple[str, str], list[Release]] = {}

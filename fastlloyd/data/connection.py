@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 import resource
 import sqlite3
@@ -60,6 +61,8 @@ from fastlloyd.errors import DataError, Interrupted, format_count
 _PASSING = ("08", "40", "53", "57")
 _MOST_CELL_BYTES = 1 << 26
 _SQLITE_STEPS = 1 << 20
+_SQLITE_HEAD, _SQLITE_WAL = 20, b"\2\2"
+"""The first bytes of a file of SQLite, and how they end where it has a write-ahead log."""
 _SQLITE_BUSY_S = 5.0
 _DUCKDB = "DuckDB and folders of Parquet files"
 _DUCKDB_MEMORY = "1GB"
@@ -399,6 +402,7 @@ def _file(place: str, kind: str) -> Path:
 def _sqlite(place: str, query: str, shown: str, wait_s: float) -> Iterator[AskedRows]:
     """Query a file of SQLite."""
     path = _file(place, "SQLite")
+    _refuse_read_only_log(path)
     address = f"{path.absolute().as_uri()}?mode=ro"
     with (
         _sqlite_errors(shown),
@@ -415,6 +419,28 @@ def _sqlite(place: str, query: str, shown: str, wait_s: float) -> Iterator[Asked
         cursor = connection.execute(query)
         names = named(cursor.description, shown)
         yield AskedRows(names=names, kinds=(ANY,) * len(names), batches=_sqlite_batches(cursor, shown))
+
+
+def _refuse_read_only_log(path: Path) -> None:
+    """Refuse a database with a write-ahead log where SQLite may not write: it shares memory in a file beside it.
+
+    Raises
+    ------
+    DataError
+    """
+    beside = [Path(f"{path}{end}") for end in ("-wal", "-shm")]
+    writes = os.access(path.parent, os.W_OK, effective_ids=True) or all(
+        other.exists() and os.access(other, os.R_OK, effective_ids=True) for other in beside
+    )
+    if writes or not os.access(path, os.R_OK, effective_ids=True):
+        return
+    with path.open("rb") as file:
+        start = file.read(_SQLITE_HEAD)
+    if start.startswith(b"SQLite format 3") and start.endswith(_SQLITE_WAL):
+        raise DataError(
+            f"{path} has a write-ahead log (WAL), so reading it makes files beside it, and {path.parent} may not be "
+            "written to; ask for that right, or read a copy in a folder of yours (sqlite3 FILE '.backup COPY')"
+        )
 
 
 def _utf8(text: bytes) -> str | _NoText:

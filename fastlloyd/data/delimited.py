@@ -376,11 +376,11 @@ class _Watch:
         """
         for at, count in self._numbers.items():
             if count > _LATE_SHARE * self._seen[at]:
-                share = f"{100 * count / self._seen[at]:.0f} % of its cells"
+                share = f"{100 * count / self._seen[at]:.0f} %"
                 raise DataError(
                     f"{path}, column {names[at]!r}: text in row {text_rows[at]} and in all of the first "
-                    f"{SAMPLE_ROWS:,}, numbers from row {self._first[at]:,} on ({share}); correct the text, name with "
-                    "--na what means missing, or name with --columns what is used"
+                    f"{SAMPLE_ROWS:,}, a number in row {self._first[at]:,} and in {share} of its cells; correct the "
+                    "text, name with --na what means missing, or name with --columns what is used"
                 )
 
 

@@ -108,7 +108,7 @@ def find(
     names : sequence of str, length d
     intake : Intake
     python : bool
-        Whether the caller is Python code, which has no flags: of bounds it hears what is wrong with most values.
+        Whether the caller is Python code, which has no flags.
 
     Returns
     -------
@@ -129,9 +129,14 @@ def find(
         if bounds is not None:
             outside += count_outside(block, bounds)
     unfit, clipped = clipping_words(outside, rows, names)
-    warnings = [intake.unread, intake.doubt, unfit, "" if python else clipped, *doubts]
+    warnings = [intake.unread, intake.doubt, unfit, clipped, *doubts]
     facts = [*_intake_words(intake), _outside_words(outside, rows, names)]
     return Findings(facts=tuple(filter(None, facts)), warnings=tuple(filter(None, warnings)), unfit=unfit)
+
+
+def too_many(outside: int, rows: int) -> bool:
+    """Whether so large a part of a column lies outside its bounds that these are perhaps not meant."""
+    return outside > _MUCH * rows
 
 
 def clipping_words(outside: NDArray[np.int64], rows: int, names: Sequence[str]) -> tuple[str, str]:
@@ -158,7 +163,11 @@ def clipping_words(outside: NDArray[np.int64], rows: int, names: Sequence[str]) 
     """
     pairs = list(zip(names, outside.tolist(), strict=True))
     most = [name for name, count in pairs if count > _MOST * rows]
-    much = [f"{name} ({100 * count / rows:.0f} %)" for name, count in pairs if _MUCH * rows < count <= _MOST * rows]
+    much = [
+        f"{name} ({100 * count / rows:.0f} %)"
+        for name, count in pairs
+        if too_many(count, rows) and count <= _MOST * rows
+    ]
     return _clipped("half", most), _clipped("5 %", much)
 
 

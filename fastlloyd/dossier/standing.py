@@ -101,6 +101,12 @@ _LABELS = (
     "the cluster of each of its own records: not private, for its owner alone",
     "as long as its owner needs it; never published",
 )
+_RECORDS = (
+    "records_i.txt",
+    "client i, in --output, mode 0600; only under one launcher on several hosts without --state-dir",
+    "what it would have heard about its own records: not private, for its owner alone",
+    "until its owner has read it; never published",
+)
 _BASE = 0.01
 _SURE = 1.0
 _DELTA = (
@@ -111,7 +117,7 @@ _DELTA = (
 
 def files(*, labels: bool) -> Listing:
     """Return the table of remaining files; `labels`: whether clients write labels of their own records."""
-    return Listing(_FILES.head, (*_FILES.rows, _LABELS) if labels else _FILES.rows, title=_FILES.title)
+    return Listing(_FILES.head, (*_FILES.rows, *((_LABELS,) if labels else ()), _RECORDS), title=_FILES.title)
 
 
 FILES_NOTE = Text(

@@ -75,7 +75,7 @@ class Claim:
         if reason is not None or spent_epsilon is None:
             return f"No privacy claim: {reason or self.not_private_reason}."
         # The noise comes from ChaCha20: nothing is claimed against unbounded readers.
-        conditions = ["that ChaCha20 cannot be told from random bits", *self.conditions]
+        conditions = ["that ChaCha20 is indistinguishable from random bits", *self.conditions]
         if n_total is not None and self.bounded:
             conditions.insert(0, f"that all clients together hold at most {format_count(n_total, 'record')}")
         delta = f" and delta = {self.delta:.3g}" if self.delta > 0 else ""

@@ -228,12 +228,12 @@ def _privacy(document: Mapping[str, Any]) -> str:
     if privacy["spent_epsilon"] is None:
         return "none: epsilon is infinite"
     delta = f" at delta {privacy['delta']:.3g}" if privacy["delta"] > 0 else ""
-    total = "" if privacy["epsilon"] is None else f" of {privacy['epsilon']:g}"
+    total = "" if privacy["epsilon"] is None else f" of {format_epsilon(privacy['epsilon'])}"
     text = (
         f"epsilon {format_epsilon(privacy['spent_epsilon'])} spent{total}{delta}, neighbours: {privacy['neighbours']}"
     )
     if "lifetime_epsilon" in privacy and privacy["lifetime_epsilon"] is not None:
-        limit = "" if privacy["budget"] is None else f" of a budget of {privacy['budget']:g}"
+        limit = "" if privacy["budget"] is None else f" of a budget of {format_epsilon(privacy['budget'])}"
         at = f", at delta {privacy['lifetime_delta']:.3g}" if privacy.get("lifetime_delta") else ""
         text += f"; {format_epsilon(privacy['lifetime_epsilon'])}{limit} by all runs in the ledger{at}"
     return text

@@ -215,7 +215,7 @@ def cost_words(before: float, after: float, delta: float, *, runs: int, budget: 
     spent = f"{begin} {'has' if runs == 1 else 'have'} spent epsilon {format_epsilon(before)} on these records"
     if math.isinf(after):
         return f"{spent}; this one releases something without noise, and then no epsilon holds for all together"
-    limit = "" if budget is None else f" of the budget {budget:g}"
+    limit = "" if budget is None else f" of the budget {format_epsilon(budget)}"
     return (
         f"{spent}; this one adds {format_epsilon(after - before)}, together {format_epsilon(after)}{limit}, at delta "
         f"{delta:.3g}"

@@ -202,7 +202,7 @@ class _Execution:
             session.own = protocol.load(settled, inputs, me)
             findings = getattr(session.own, "findings", None)
             if isinstance(findings, Findings):
-                self._say_of_records(findings)
+                self._say_of_records(settled, findings)
         except Exception as caught:
             if announcer.one_host and count > 1 and isinstance(caught, FormError):
                 return FormError(f"{caught}. {_SAME_FORM}")
@@ -211,13 +211,23 @@ class _Execution:
             self._point_out(session)
         return None
 
-    def _say_of_records(self, findings: Findings) -> None:
-        """Before anything is spent, say to their owner what became of this party's records, and keep it."""
+    def _say_of_records(self, config: RunConfig, findings: Findings) -> None:
+        """Before anything is spent, say to their owner what became of this party's records, and keep it.
+
+        Where a launcher collects the standard error of several hosts, and there is no state folder, the file stands
+        beside the owner's labels, which are as private.
+        """
         self.unfit = findings.unfit
         for sentence in findings.said:
             self.announcer.confide(f"{sentence} (said to the owner of these records only)")
+        me = self.announcer.me
         if self.state is not None:
             write_atomic(self.state.path / RECORDS, findings.text, mode=PRIVATE_MODE, flag="--state-dir")
+        elif not self.announcer.may_print:
+            folder = output_folder(config.output, me)
+            with contextlib.suppress(OSError):  # whatever is wrong, writing says it
+                folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(folder / f"records_{me.rank}.txt", findings.text, mode=PRIVATE_MODE)
 
     def _open_state(self, session: Session, root: str) -> None:
         """Open this party's state directory and its ledger, and read what is stored of the run to resume."""

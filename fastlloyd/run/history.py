@@ -252,6 +252,26 @@ class LedgerSummary:
         )
 
 
+def read_ledgers(folder: Path, delta: float | None) -> Iterator[LedgerSummary]:
+    """Read each ledger of a state directory, or of one party's folder, checked as a run checks it.
+
+    Parameters
+    ----------
+    folder : Path
+    delta : float or None
+        As for `LedgerSummary.of`.
+
+    Raises
+    ------
+    ConfigError
+        There is none, it is damaged or shorter than it was, or a run holds it.
+    """
+    for path in find_ledgers(folder):
+        state = StateDir.of(path)
+        with state.open_ledger() as ledger:
+            yield LedgerSummary.of(state, ledger, delta)
+
+
 def find_ledgers(folder: Path) -> list[Path]:
     """Return the folders of the parties that have a ledger in a state directory, or in one party's folder.
 
@@ -278,7 +298,7 @@ def summary_lines(summary: LedgerSummary) -> Iterator[str]:
     yield f"  together {epsilon_words(summary.total)} at delta {summary.delta:g}"
     if limit is not None:
         left = "nothing left" if summary.left is None else f"{summary.left:.4g} left"
-        yield f"  budget {limit.epsilon:g} at delta {limit.delta:g}: {left}"
+        yield f"  budget {format_epsilon(limit.epsilon)} at delta {limit.delta:g}: {left}"
 
 
 def epsilon_words(value: float) -> str:

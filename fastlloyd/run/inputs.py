@@ -22,6 +22,7 @@ from fastlloyd.data.dataset import Dataset, split_rows
 from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.errors import ConfigError
 from fastlloyd.masking.threshold.numbers import Numbers
+from fastlloyd.privacy.limits import LEAST_RECORDS
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, public_part
 from fastlloyd.version import __version__
@@ -261,6 +262,11 @@ def settle_size(config: RunConfig, dataset: Dataset | None) -> tuple[int, int]:
     n_total = config.n_total
     if dataset is not None:
         rows = dataset.values.shape[0]
+        if n_total is None and rows not in LEAST_RECORDS:
+            raise ConfigError(
+                f"--dataset {config.dataset}: expected at least {LEAST_RECORDS.least} records, got {rows}; name a "
+                "larger set"
+            )
         n_total = rows if n_total is None else n_total
         if rows > n_total:
             raise ConfigError(

@@ -19,6 +19,7 @@ from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.party.option import Option
 from fastlloyd.protocols.registry import names
 from fastlloyd.run.config import OPTIONS, TASK, VERTICAL, RunConfig
+from fastlloyd.run.history import READ_AT
 from fastlloyd.run.run_file import has_table, load_config, refuse_own_keys, with_values
 from fastlloyd.wire.decode import Within
 
@@ -174,6 +175,14 @@ def add_options(parser: argparse.ArgumentParser, *wanted: str) -> None:
     """Add the flags of some options, as a run has them."""
     for name in wanted:
         add_flag(parser, OPTIONS[name]).help = OPTIONS[name].help
+
+
+def add_ledger_options(parser: argparse.ArgumentParser) -> None:
+    """Add what names the ledgers of a state directory."""
+    parser.add_argument("folder", metavar="DIR", help="a --state-dir, or one party's folder in it")
+    parser.add_argument(
+        "--delta", type=float, help=f"at which epsilon is read (default: the budget's, or {READ_AT:g} without one)"
+    )
 
 
 def add_site_option(parser: argparse.ArgumentParser) -> argparse.Action:

@@ -7,21 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastlloyd.cli.options import Parser
+from fastlloyd.cli.options import Parser, add_ledger_options
 from fastlloyd.errors import EXIT_OK, ConfigError, printable
 from fastlloyd.report.files import PRIVATE_MODE, write_atomic
 from fastlloyd.report.page.render import render
-from fastlloyd.run.history import (
-    READ_AT,
-    LedgerSummary,
-    find_ledgers,
-    past_runs,
-    run_lines,
-    run_values,
-    runs_csv,
-    summary_lines,
-)
-from fastlloyd.run.state import StateDir
+from fastlloyd.run.history import past_runs, read_ledgers, run_lines, run_values, runs_csv, summary_lines
 
 
 def main(argv: Sequence[str]) -> int:
@@ -38,10 +28,7 @@ def main(argv: Sequence[str]) -> int:
     """
     options = parser().parse_args(argv)
     lines, parties, rows = [], [], []
-    for path in find_ledgers(Path(options.folder)):
-        state = StateDir.of(path)
-        with state.open_ledger() as ledger:
-            summary = LedgerSummary.of(state, ledger, options.delta)
+    for summary in read_ledgers(Path(options.folder), options.delta):
         runs = past_runs(summary)
         own = [run_values(summary, one) for one in runs]
         lines += [*summary_lines(summary), "", *run_lines(runs), ""]
@@ -69,10 +56,7 @@ def parser() -> Parser:
         description="List all runs of a state directory: when, with whom, epsilon, what is left, verdict and result.",
         epilog="Exit codes: 0 shown, 2 no ledger there, or a damaged file.",
     )
-    parser.add_argument("folder", metavar="DIR", help="a --state-dir, or one party's folder in it")
-    parser.add_argument(
-        "--delta", type=float, help=f"at which epsilon is read (default: the budget's, or {READ_AT:g} without one)"
-    )
+    add_ledger_options(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as a list of objects")
     form.add_argument("--csv", action="store_true", help="as a table for spreadsheets")

@@ -205,8 +205,9 @@ def refused_certificate(why: str) -> str:
         OpenSSL's own words.
     """
     if "expired" in why or "not yet valid" in why:
+        clock = f"this machine's clock says {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
         return (
-            f"({why}; this machine's clock says {datetime.now(UTC):%Y-%m-%d %H:%M} UTC): set the clock that is wrong, "
+            f"({f'{why}; {clock}' if 'expired' in why else f'{clock}; {why}'}): set the clock that is wrong, "
             "here or there; if both are right, its owner makes a new key with `fastlloyd keygen`"
         )
     return (

@@ -203,12 +203,17 @@ class Roster:
         for entry in self.entries:
             first, last = entry.valid
             whose = f"the certificate of {entry.party} ({entry.name})"
-            if not first <= now <= last:
-                when = f"has expired on {last:%Y-%m-%d}" if now > last else f"is not valid before {first:%Y-%m-%d}"
+            if now < first:
                 raise ConfigError(
-                    f"{whose} {when}, and this machine's clock says {now:%Y-%m-%d %H:%M} UTC: correct the clock if it "
-                    "is wrong; otherwise that party makes a new key with `fastlloyd keygen`, and all parties replace "
-                    "its entry with `fastlloyd roster add --replace`"
+                    f"this machine's clock says {now:%Y-%m-%d %H:%M} UTC, and {whose} is valid from "
+                    f"{first:%Y-%m-%d %H:%M} on: set the clock; only if it is right, that party makes a new key with "
+                    "`fastlloyd keygen`, and all parties replace its entry with `fastlloyd roster add --replace`"
+                )
+            if now > last:
+                raise ConfigError(
+                    f"{whose} has expired on {last:%Y-%m-%d}, and this machine's clock says {now:%Y-%m-%d %H:%M} UTC: "
+                    "correct the clock if it is wrong; otherwise that party makes a new key with `fastlloyd keygen`, "
+                    "and all parties replace its entry with `fastlloyd roster add --replace`"
                 )
             if (left := (last - now).days) < WARN_DAYS:
                 soon.append(

@@ -96,6 +96,7 @@ def test_missing_values_are_counted_for_each_column(tmp_path, capsys):
     path.write_text("age,dose,site\n1,,7\n2,NA,7\n,3,7\n4,5,7\n")
     assert main(["--data", str(path), "--missing", "drop"]) == 0
     text = "\n".join(lines(capsys))
+    assert "rows      4\nrecords   1 after 3 rows were dropped\n" in text
     assert "missing   3 rows dropped" in text and "values: 1 in 'age', 2 in 'dose'\n" in text
     with pytest.raises(
         DataError, match=r"row 1 \(line 2\), column 'dose': .*missing values: 1 in 'age', 2 in 'dose'\)"
@@ -111,6 +112,7 @@ def test_values_outside_are_counted_per_feature(records, capsys):
     dose = next(line for line in out if line.strip().startswith("dose"))
     assert "0 outside (0.00 %)" in dose
     assert any("6 of 9 values lie outside and will be clipped" in line for line in out)
+    assert max(map(len, (age, dose))) <= 60
 
 
 @pytest.mark.parametrize(

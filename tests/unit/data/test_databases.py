@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fastlloyd.data import connection as connection_module
 from fastlloyd.data import database as database_module
 from fastlloyd.data import mysql as mysql_module
 from fastlloyd.data.bounds import parse_bounds
@@ -609,3 +612,38 @@ def test_labels_of_more_than_memory_holds_have_their_keys(tmp_path: Path) -> Non
     for _ in range(2):
         lines = list(records.raw_rows.label(np.arange(40_000)))
         assert lines[0] == (1, "1", 0) and lines[-1] == (40_000, "40000", 39_999)
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """The rights of a user who is not root, for whom everything may be written."""
+    before = os.geteuid()
+    try:
+        if before == 0:
+            os.seteuid(65534)
+        yield
+    finally:
+        os.seteuid(before)
+
+
+def test_a_write_ahead_log_in_a_folder_of_others_is_named() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "ward.db"
+        with contextlib.closing(sqlite3.connect(path)) as store:
+            store.executescript("PRAGMA journal_mode = WAL; CREATE TABLE own (age); INSERT INTO own VALUES (1), (2)")
+        path.chmod(0o444)
+        path.parent.chmod(0o555)
+        try:
+            place = find_place(f"sqlite:///{path}", table="own")
+            assert hasattr(connection_module, "Answer")  # read while root may
+            with as_nobody():
+                with (
+                    pytest.raises(sqlite3.OperationalError),
+                    contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as store,
+                ):
+                    store.execute("SELECT age FROM own")
+                with pytest.raises(DataError, match=r"ward.db has a write-ahead log \(WAL\), .* may not be written to"):
+                    read_table(place)
+        finally:
+            path.parent.chmod(0o755)
+        assert read_table(place).values.tolist() == [[1], [2]]

@@ -118,7 +118,7 @@ def test_claim_names_neighbours_bound_and_adversary_and_never_understates_epsilo
     assert made["claim"] == (
         "Differential privacy with epsilon = 0.9877 and delta = 8e-07 for neighbours that differ in one record "
         "(add-remove record), against any single other client, on condition that all clients together hold at most "
-        "12,345 records and that ChaCha20 cannot be told from random bits."
+        "12,345 records and that ChaCha20 is indistinguishable from random bits."
     )
     assert made["privacy"]["unit"] == "one record"
 

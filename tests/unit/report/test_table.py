@@ -65,6 +65,9 @@ def test_quality_and_budget_are_shown():
             )
         ).split()
     )
+    # One rounding for what is spent and what of: a plan's epsilon has more digits than people give.
+    pair = render(report(privacy=privacy(spent_epsilon=0.944634, epsilon=0.944634)))
+    assert "epsilon 0.9447 spent of 0.9447 at" in " ".join(pair.split())
     assert "spread (NICV) 0.5, of central k-means 0.25" in text and "accuracy" not in text
     assert "2.5 of a budget of 3 by all runs in the ledger, at delta 1e-06" in text
 

@@ -272,7 +272,10 @@ def dated(days, rank=1):
             (-10, -1),
             "client 1 \\(site 1\\) has expired on .*this machine's clock says .*correct the clock if it is wrong",
         ),
-        ((2, 10), "client 1 \\(site 1\\) is not valid before"),
+        (
+            (2, 10),
+            "^this machine's clock says .*client 1 \\(site 1\\) is valid from .* on: set the clock",
+        ),
     ],
 )
 def test_a_certificate_that_is_not_valid_is_named_before_a_run(three, tmp_path, capsys, days, said):
