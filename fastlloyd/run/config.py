@@ -29,6 +29,8 @@ PRIVATE = "private"
 PRIVATE_SHARE = 0.1
 """The share of a run's 1/sigma^2 that its bounds get where 'private' names none."""
 LEAST_SHARE, MOST_SHARE = 0.001, 0.999
+READ_AT = 1e-6
+"""The delta at which epsilon is read where no budget has one."""
 AUTO_K = "auto:"
 _PAIR = re.compile("[^,/]+,[^,/]+")
 _BYTES = re.compile("([0-9]{1,9}(?:[.][0-9]{1,9})?)([KMGT])i?B?")

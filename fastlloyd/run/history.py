@@ -31,6 +31,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.report.display import csv_cell
 from fastlloyd.report.unit import format_count, format_epsilon
 from fastlloyd.run.budget_terms import Limit, problem
+from fastlloyd.run.config import READ_AT
 from fastlloyd.run.state import LEDGER, StateDir, own_folder
 from fastlloyd.wire.decode import Within, decode, load_json
 from fastlloyd.wire.header import PartyId
@@ -42,8 +43,6 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _MOST_BYTES = 1 << 26
 _MOST_TEXT = 2000
 _MOST_PARTIES = 10_000
-READ_AT = 1e-6
-"""The delta at which epsilon is read where no budget has one."""
 _MOST_SHOWN = 20
 _HEAD = ("when", "run", "protocol", "epsilon", "left", "outcome")
 _COLUMNS = (16, 8, 16, 8, 8)

@@ -18,8 +18,7 @@ from fastlloyd.data.form import DATA_DIR_VARIABLE, Form
 from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.party.option import Option
 from fastlloyd.protocols.registry import names
-from fastlloyd.run.config import OPTIONS, TASK, VERTICAL, RunConfig
-from fastlloyd.run.history import READ_AT
+from fastlloyd.run.config import OPTIONS, READ_AT, TASK, VERTICAL, RunConfig
 from fastlloyd.run.run_file import has_table, load_config, refuse_own_keys, with_values
 from fastlloyd.wire.decode import Within
 
