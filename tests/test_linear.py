@@ -47,6 +47,7 @@ from fastlloyd.protocols import registry
 from fastlloyd.protocols.secfc.settings import Settings
 from fastlloyd.report import display, document, earlier, files, label, names
 from fastlloyd.report.page import cards, render
+from fastlloyd.report.page.language import language
 from fastlloyd.report.table import _wrapped
 from fastlloyd.run import config as run_config
 from fastlloyd.run import history, run_file
@@ -293,6 +294,7 @@ MEASURED: dict[str, Measured] = {
     "report.page.render:keep_flags_whole": _text(render.keep_flags_whole),
     "report.page.render:wrap_name": _text(render.wrap_name),
     "report.page.render:keep_units": _text(render.keep_units),
+    "report.page.language:Language.page": _text(lambda text: language("de").page(f"<p>{text}</p>")),
     "report.page.render:number_captions": _text(render.number_captions),
     "report.table:_wrapped": _text(lambda text: list(_wrapped([("a", text)], 80))),
     "supervise.output:BannerFilter._sort": _text(_banner),
@@ -320,9 +322,15 @@ OWN = {
         ),
         *("estimator.description:read_lines", "report.files:refuse_running", "wire.decode:plain"),
         *("report.earlier:Earlier.clear", "gate.held:_waiting", "report.document:<lambda>"),
-        "report.citation:reference",
+        *("report.citation:reference", "report.page.language:Language.__init__", "report.page.language:_literal"),
+        *("report.page.language:_compiled", "report.page.language:catalogue"),
     ),
     "one line at most of a bounded length": (
+        *(
+            f"report.page.language:Language.{name}"
+            for name in ("say", "_find", "_line", "_inner", "_wrapped", "_number")
+        ),
+        "report.page.language:Language._pieces",
         "net.tcp.proxy:_answer",
         "supervise.offers:keep_offer",
         "supervise.runs:_complaint",

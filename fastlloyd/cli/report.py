@@ -20,6 +20,7 @@ from fastlloyd.report.files import PRIVATE_MODE, read_centroids, write_atomic
 from fastlloyd.report.names import ClusterNames
 from fastlloyd.report.page import result as page
 from fastlloyd.report.page.cards import PROFILE
+from fastlloyd.report.page.language import ENGLISH, LANGUAGES, language
 from fastlloyd.report.table import render, render_server
 from fastlloyd.wire.regular import read_regular_bytes
 
@@ -46,12 +47,14 @@ def main(argv: Sequence[str]) -> int:
         if arguments.verify:
             raise ConfigError("--html: expected without --verify, which writes no page; run both, one after the other")
         if arguments.html is not None:
-            wrote = _write_page(folder, arguments.html, arguments.names)
+            wrote = _write_page(folder, arguments.html, arguments.names, arguments.language)
             sys.stdout.write(printable(f"wrote {wrote}") + "\n")
         if arguments.profile is not None:
             _write_profile(folder, arguments.profile, arguments.names)
             sys.stdout.write(printable(f"wrote {arguments.profile}") + "\n")
         return EXIT_OK
+    if arguments.language != ENGLISH:
+        raise ConfigError("--language: expected with --html: only the page is in other languages; add --html")
     if arguments.roster is not None and not arguments.verify:
         raise ConfigError("--roster: expected with --verify, which checks the signatures; add --verify")
     if arguments.approval is not None and (not arguments.verify or arguments.roster is None):
@@ -98,6 +101,9 @@ def parser() -> Parser:
         help="write the page of the result (default DIR/report.html)",
     )
     parser.add_argument(
+        "--language", choices=LANGUAGES, default=ENGLISH, help="of the page (default %(default)s); with --html"
+    )
+    parser.add_argument(
         "--names", metavar="FILE.toml", type=Path, help="names of clusters by number, for table, page and --profile"
     )
     parser.add_argument(
@@ -128,7 +134,7 @@ def _write_profile(folder: Path, target: Path, names: Path | None) -> None:
     write_atomic(target, text, mode=PRIVATE_MODE, flag="--profile")
 
 
-def _write_page(folder: Path, target: Path, names: Path | None) -> Path:
+def _write_page(folder: Path, target: Path, names: Path | None, code: str) -> Path:
     """Write the page of a finished run, to report.html in the folder if `target` is empty; return its path."""
     if target.is_dir() and target != Path():
         raise ConfigError(f"--html {target}: expected a file, got a folder; type `fastlloyd report DIR --html [FILE]`")
@@ -138,7 +144,7 @@ def _write_page(folder: Path, target: Path, names: Path | None) -> Path:
     centroids = read_centroids(folder / "centroids.csv", document["result"])
     named = [name for name in page.FILES if name in document["output"] and (folder / name).exists()]
     files = {name: _content(folder / name) for name in named}
-    text = page.result_page(document, centroids, files, _names(names, document, centroids))
+    text = page.result_page(document, centroids, files, _names(names, document, centroids), language(code))
     place = folder / page.NAME if target == Path() else target
     write_atomic(place, text, mode=PRIVATE_MODE, flag="--html")
     return place

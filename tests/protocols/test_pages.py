@@ -19,6 +19,7 @@ from fastlloyd.cli.report import main
 from fastlloyd.protocols.registry import PROTOCOLS, find
 from fastlloyd.report.citation import bibtex
 from fastlloyd.report.figure.heat import _SCALES
+from fastlloyd.report.page.language import Language, catalogue
 from tests.contracts import page
 from tests.contracts.whole_run import CLIENTS, SETTINGS
 from tests.protocols.whole import run_whole
@@ -28,6 +29,8 @@ QUICK = {"vertical-dp": {"epsilon": 8.0, "settings": {"vertical-dp": {"rows": 64
 FOLDER, PERSON = "xenolith", "quagmire"
 SIZES = (23, 31, 43)
 NAMES = ("age", "dose", "weight", "height")
+# Values of a protocol's own settings stand as they are typed, in every language.
+SETTING = re.compile(r"[a-z_]+: .*|\(.*\)")
 # Whose released centres carry noise in each round.
 BY_ROUND = {"fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "feddp", "vertical-he"}
 PACKAGE = Path(fastlloyd.__file__).parent
@@ -112,6 +115,11 @@ def test_the_page_of_every_protocol_is_valid_and_says_what_is_public_alone(
     assert not strange
     told = {word.lower() for word in re.findall(r"[^\W\d_]{2,}", json.dumps(report))}
     assert page.words(root) <= vocabulary() | told
+
+    german = Language(catalogue("de"), "de")
+    german.page(text)
+    values = {"feddp", "server-aided", "separated", "record", *NAMES}
+    assert {each for each in german.unsaid if each not in values and not SETTING.fullmatch(each)} == set()
 
     counts = exact_counts(tmp_path)
     if exact:

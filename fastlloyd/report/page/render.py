@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from importlib.util import find_spec
@@ -130,8 +131,8 @@ def wrap_name(text: str) -> Markup:
     return Markup("<wbr>").join(filter(None, _BREAKS.split(printable(text))))
 
 
-def number_captions(page: str) -> str:
-    """Number the tables and figures of a page.
+def number_captions(page: str, say: Callable[[str], str] = str) -> str:
+    """Number the tables and figures of a page; `say` puts `Table 1` into the page's language.
 
     A figure whose caption begins with strong letters is a part of others and has no number.
 
@@ -143,7 +144,8 @@ def number_captions(page: str) -> str:
     counts = {"caption": itertools.count(1), "figcaption": itertools.count(1)}
 
     def numbered(found: re.Match[str]) -> str:
-        return f"{found[0]}{'Table' if found[1] == 'caption' else 'Figure'} {next(counts[found[1]])}. "
+        kind = "Table" if found[1] == "caption" else "Figure"
+        return f"{found[0]}{say(f'{kind} {next(counts[found[1]])}')}. "
 
     return _CAPTION.sub(numbered, page)
 

@@ -33,6 +33,7 @@ from fastlloyd.report.outlook import planned_words
 from fastlloyd.report.page import chart
 from fastlloyd.report.page.cards import PROFILE, show_cards
 from fastlloyd.report.page.judged import CURVE, FIGURES, show_quality
+from fastlloyd.report.page.language import Language
 from fastlloyd.report.page.render import format_number, format_rounded, keep_units, number_captions, render
 from fastlloyd.report.sight import about_ranges, operator_words, who_sees, words_in_mode
 from fastlloyd.report.unit import format_delta
@@ -259,6 +260,7 @@ def result_page(
     centroids: NDArray[np.float64] | None,
     files: Mapping[str, bytes] | None = None,
     names: ClusterNames | None = None,
+    language: Language | None = None,
 ) -> str:
     """Return the page of a result.
 
@@ -272,6 +274,8 @@ def result_page(
         Those of `FILES` that the run wrote; others are ignored.
     names : ClusterNames, optional
         That people chose; by default those that the parties of a description agreed on.
+    language : Language, optional
+        By default English.
 
     Raises
     ------
@@ -346,7 +350,9 @@ def result_page(
         outputs=[(name, _LINKED.fullmatch(name) is not None) for name in document["output"]],
         planned=[(name, _value(value)) for name, value in given if name not in _PARAMETERS],
     )
-    return keep_units(number_captions(text))
+    if language is None:
+        return keep_units(number_captions(text))
+    return keep_units(number_captions(language.page(text), language.say))
 
 
 def count_clusters(document: Mapping[str, Any], centroids: NDArray[np.float64] | None) -> int:

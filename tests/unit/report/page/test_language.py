@@ -1,0 +1,90 @@
+"""Other languages: what a catalogue makes of a page, and what the German one must be."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fastlloyd.cli.report import main
+from fastlloyd.errors import ConfigError
+from fastlloyd.report.document import encode
+from fastlloyd.report.files import centroids_csv
+from fastlloyd.report.page.language import Language, catalogue, language
+from fastlloyd.report.page.result import result_page
+from tests.contracts import page
+from tests.unit.report.page.test_result import BOUNDS, CENTRES, common, document
+
+LINES = {
+    "{n} clusters": "{n} Cluster",
+    "{s} of at most {n} records": "{s} von h\u00f6chstens {n} Datens\u00e4tzen",
+    "by <code>{x}</code> ({s})": "mit <code>{x}</code> ({s})",
+    "noise in each round": "Rauschen in jeder Runde",
+    "take it": "nehmen Sie es",
+}
+
+
+@pytest.mark.parametrize(
+    ("english", "said"),
+    [
+        ("1,234 clusters", "1.234 Cluster"),
+        ("\u22121.5 clusters", "\u22121,5 Cluster"),
+        ("3 clusters of at most 6,000 records", "3 Cluster von h\u00f6chstens 6.000 Datens\u00e4tzen"),
+        ("Take it.", "Nehmen Sie es."),
+        ("3 clusters. Take it.", "3 Cluster. Nehmen Sie es."),
+        ("By <code>a.b</code> (noise in each round)", "Mit <code>a.b</code> (Rauschen in jeder Runde)"),
+        ("1.5", "1,5"),
+        ("1.26.4", "1.26.4"),
+    ],
+)
+def test_a_piece_is_said_with_its_parts(english: str, said: str) -> None:
+    german = Language(LINES, "de")
+    assert german.say(english) == said and not german.unsaid
+
+
+@pytest.mark.parametrize("english", ["3 apples", "Take it. Leave it.", "some of at most 6,000 records", "age 1.5"])
+def test_what_has_no_line_stays_whole_and_is_known(english: str) -> None:
+    german = Language(LINES, "de")
+    assert german.say(english) == english and english in german.unsaid
+
+
+def test_of_a_page_names_code_and_numbers_stay_or_change_as_they_must() -> None:
+    made = (
+        '<html lang="en"><style>p { margin: 1.5rem }</style><p><bdi>take it</bdi></p><pre>take it 1.5</pre>'
+        '<p aria-label="Take it.">\n <strong>take it</strong>\n</p><td>1.5</td><td><code>1.5</code></td></html>'
+    )
+    assert Language(LINES, "de").page(made) == (
+        '<html lang="de"><style>p { margin: 1.5rem }</style><p><bdi>take it</bdi></p><pre>take it 1.5</pre>'
+        '<p aria-label="Nehmen Sie es.">\n <strong>nehmen Sie es</strong>\n</p><td>1,5</td><td><code>1.5</code></td>'
+        "</html>"
+    )
+
+
+def test_each_line_of_the_catalogue_has_the_same_places_in_both_languages() -> None:
+    lines = catalogue("de")
+    for english, said in lines.items():
+        places = sorted(re.findall(r"\{[^}]*\}", english))
+        assert places == sorted(re.findall(r"\{[^}]*\}", said)), english
+        assert len({*places}) == len(places) and all(re.fullmatch(r"\{[nxs]\d?\}", each) for each in places), english
+        assert re.findall("<[^>]*>", english) == re.findall("<[^>]*>", said), english
+        assert english == english.strip() and said == said.strip() and not english.endswith("."), english
+
+
+def test_a_german_page_is_a_valid_page_that_keeps_names_of_people(tmp_path) -> None:
+    hostile = "3 clusters <b>'&"
+    made = document(common=common(title=hostile, authors=["Take it."], purpose="good"))
+    german = language("de")
+    text = result_page(made, CENTRES, {"bounds.csv": BOUNDS}, language=german)
+    root = page.check(text)
+    assert root.attrib["lang"] == "de" and root.findtext("body/header/h1/bdi") == hostile
+    words = " ".join(" ".join(root.find("body").itertext()).split())
+    assert (
+        "Gut" in words and "Was zugesichert ist" in words and "Tabelle 1. Zentren, in den Einheiten der Daten" in words
+    )
+    assert "Take it." in words and "Zweck: good" in words
+    (tmp_path / "report.json").write_text(encode(made))
+    (tmp_path / "centroids.csv").write_text(centroids_csv(made["result"]["features"], CENTRES))
+    assert main([str(tmp_path), "--html", "--language", "de"]) == 0
+    assert '<html lang="de">' in (tmp_path / "report.html").read_text("utf-8")
+    with pytest.raises(ConfigError, match="--language: expected with --html"):
+        main([str(tmp_path), "--language", "de"])
