@@ -12,7 +12,8 @@
 `report.py`, `label.py`     show a finished run again; label new records; `cite/`, what to cite
 `bounds.py`                 find bounds of columns that nobody knows
 `describe.py`               plan and run a description of the clusters of a finished run
-`bench.py`, `datasets.py`   the papers' figures, by the distribution in `papers/`; public sets
+`bench.py`, `compare/`       the papers' figures, and comparisons, by the distribution in `papers/`
+`datasets.py`               public sets
 `doctor.py`                 problems of this environment; `completion.py`, for shells
 `options/`                  the flags of a run, and what commands share
 ==========================  ============================================================================================
@@ -40,6 +41,7 @@ COMMANDS = {
     "cite": "print what to cite for a run, as BibTeX: the software and the protocol's paper",
     "plan": "show what a run would do: rounds, noise, ring, bytes; no data needed",
     "bench": "regenerate a paper's table or figure with our figures beside the published ones",
+    "compare": "run protocols and own methods on own tables: CSV, page and curve",
     "datasets": "list the public data sets, fetch them, or make them from public files",
     "keygen": "make this party's key and certificate",
     "roster": "add, show or check pinned certificates",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -128,18 +129,25 @@ def main(argv: Sequence[str]) -> int:
         noisy=arguments.noisy,
         progress=not arguments.quiet,
     )
-    before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
+    with stoppable():
         if arguments.name == ALL:
             skip = tuple(arguments.skip.split(",")) if arguments.skip else ()
             text = run_all(options, skip=skip, say=lambda line: print(line, file=sys.stderr))
         else:
             text = run_bench(arguments.name, options)
+    sys.stdout.write(text)
+    return EXIT_OK
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let signals end what is under way in order, so that its files are removed and what was measured is kept."""
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    sys.stdout.write(text)
-    return EXIT_OK
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:

@@ -40,6 +40,8 @@ class Panel:
     Attributes
     ----------
     lines : mapping from label to (xs, ys)
+    spreads : mapping from label to sequence of float
+        Half-widths of the intervals of a line, drawn as a band.
     levels : mapping from label to y
         Drawn as horizontal dashed lines; where there are any, all panels have one legend below them.
     title : str
@@ -50,6 +52,7 @@ class Panel:
     x_label: str
     y_label: str
     lines: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
+    spreads: Mapping[str, Sequence[float]] = field(default_factory=dict)
     levels: Mapping[str, float] = field(default_factory=dict)
     title: str = ""
     log_x: bool = True
@@ -121,7 +124,10 @@ def line_panels(panels: Sequence[Panel], *, columns: int) -> bytes:
     places: list[Any] = list(axes.flat) if hasattr(axes, "flat") else [axes]
     for place, panel in zip(places, panels, strict=True):
         for label, (xs, ys) in panel.lines.items():
-            place.plot(xs, ys, marker="o", markersize=4, linewidth=1.2, label=label)
+            (drawn,) = place.plot(xs, ys, marker="o", markersize=4, linewidth=1.2, label=label)
+            if spread := panel.spreads.get(label):
+                low, high = ([y + sign * half for y, half in zip(ys, spread, strict=True)] for sign in (-1, 1))
+                place.fill_between(xs, low, high, alpha=0.2, color=drawn.get_color(), linewidth=0)
         for label, y in panel.levels.items():
             place.axhline(y, linestyle="--", linewidth=1.0, color=f"C{len(place.lines)}", label=label)
         place.set_xscale("log" if panel.log_x else "linear")

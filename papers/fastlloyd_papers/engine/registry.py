@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 import tempfile
 import time
@@ -406,8 +405,12 @@ def run_bench(name: str, options: Options) -> str:
     if options.jobs is not None and options.jobs < 1:
         raise ConfigError(f"--jobs: expected at least 1 process, got {options.jobs}; leave it out for one per core")
     for module in _MODULES:
-        if importlib.util.find_spec(module) is None:
-            raise ConfigError(f"the module {module} is not installed; `pip install ./papers` brings all of them")
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"the module {error.name or module} is not installed; `pip install ./papers` brings what is needed"
+            ) from error
     check_folder(options.output)
     origin = describe_run(bench, options)
     check_replaceable(options.output, origin, frozenset(bench.data))
@@ -446,16 +449,23 @@ def describe_run(bench: Bench, options: Options) -> Origin:
     return Origin(
         benchmark=bench.name,
         size=QUICK if options.quick else FULL,
-        commit=describe_code(Path(fastlloyd.__file__).resolve().parents[1]) or "",
-        machine=describe_machine(),
-        version=__version__,
         noisy="" if not bench.timed else "yes" if options.noisy else "no",
         command=" ".join(words),
         seed=UNSEEDED if bench.timed or not bench.seeded else SEEDED,
-        date=datetime.now(UTC).date().isoformat(),
-        software=describe_software(),
         data=" ".join(found.word for found in find_sets(bench.data, options.data_dir)),
+        **describe_here(),
     )
+
+
+def describe_here() -> dict[str, str]:
+    """Return the fields of an `Origin` that this code, machine and day decide."""
+    return {
+        "commit": describe_code(Path(fastlloyd.__file__).resolve().parents[1]) or "",
+        "machine": describe_machine(),
+        "version": __version__,
+        "date": datetime.now(UTC).date().isoformat(),
+        "software": describe_software(),
+    }
 
 
 def default_output(*, quick: bool) -> Path:

@@ -1,4 +1,4 @@
-"""`fastlloyd bench` and `datasets download` are carried out by another distribution, found by its entry points."""
+"""`fastlloyd bench`, `compare` and `datasets download` are done by another distribution, found by its entry points."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from importlib.metadata import EntryPoint, EntryPoints
 import pytest
 
 from fastlloyd.__main__ import main
-from fastlloyd.cli import bench
+from fastlloyd.cli import bench, compare
 from fastlloyd.cli.options import GROUP
 
-WORDS = [["bench", "--list"], ["datasets", "download", "wine", "--data-dir", "x"], ["datasets", "make", "loan"]]
+WORDS = [
+    ["bench", "--list"],
+    ["compare", "--data", "x"],
+    ["datasets", "download", "wine", "--data-dir", "x"],
+    ["datasets", "make", "loan"],
+]
 
 
 def adds(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
@@ -39,7 +44,7 @@ def test_papers_that_cannot_be_imported_are_named(
 
 def test_without_the_papers_a_shell_still_completes_the_other_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     adds(monkeypatch)
-    assert bench.parser().prog == "fastlloyd bench"
+    assert (bench.parser().prog, compare.parser().prog) == ("fastlloyd bench", "fastlloyd compare")
 
 
 def test_a_list_of_sets_needs_no_papers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
