@@ -24,7 +24,18 @@ from fastlloyd_papers.engine.machine import describe_commit, describe_machine
 from fastlloyd_papers.engine.quiet import begin_quietly
 from fastlloyd_papers.engine.tables import markdown_table
 
-CASES = ("10000:8:2+2", "10000:16:2+2", "100000:5:1+1", "1000000:5:1+1")
+# The last five have the shapes of HAR (ten components) and Bank (all rows, and as many as the paper has).
+CASES = (
+    "10000:8:2+2",
+    "10000:16:2+2",
+    "100000:5:1+1",
+    "1000000:5:1+1",
+    "10299:6:5+5",
+    "10299:6:5+5:3:pairwise",
+    "41188:7:4+3",
+    "41188:7:4+3:2:pairwise",
+    "30090:7:4+3",
+)
 WORKERS = 2
 HEADER = ("n, k, columns", "scheme", "rounds", "processor s", "s", "s a round", "MB sent", "MiB")
 

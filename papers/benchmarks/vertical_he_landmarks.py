@@ -32,20 +32,20 @@ from fastlloyd_papers.vertical_he.clear import hard_sums, run_in_clear
 from fastlloyd_papers.vertical_he.weighing import load_points
 
 Array = NDArray[np.float64]
-# A number behind the name: so many leading principal components, as in the paper's runs of HAR. The last four are those
+# A number behind the name: so many leading principal components, as in the paper's runs of HAR. The last five are those
 # that the number of landmarks, their width and the rounds in which they are drawn were chosen on.
 SETS = (
     ("digits, 10", 10, (5, 5)),
     ("mnist, 16", 10, (8, 8)),
     ("mnist, 6", 4, (3, 3)),
     ("yeast", 10, (4, 4)),
-    ("breast", 3, (5, 4)),
     ("mnist, 10", 6, (5, 5)),
+    ("breast", 3, (5, 4)),
     ("adult", 3, (3, 3)),
     ("letter", 5, (8, 8)),
     ("letter", 8, (8, 8)),
 )
-CHOSEN_ON = 4
+CHOSEN_ON = 5
 EPSILONS = (0.1, 1.0)
 
 

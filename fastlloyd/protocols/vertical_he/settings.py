@@ -53,7 +53,8 @@ class Settings:
     degree: int = option(
         62,
         "how finely encrypted columns are resolved, not for the pairwise scheme: one in (degree + 2) / 2 cells, two in "
-        "(degree + 2) / 4, rounded down to a power of two; by twice (degree + 2) landmarks, rounded down, too (62)",
+        "(degree + 2) / 4, three or more by 2 (degree + 2) landmarks (three clusters: by half as many), rounded down "
+        "to a power of two (62)",
         least=4,
         most=510,
     )

@@ -30,8 +30,12 @@ _FOR_EACH_CENTER = 4
 
 
 def count_landmarks(degree: int, k: int) -> int:
-    """Return M, a power of two: with degree 62, 128 for up to 32 clusters."""
-    return max(2 * grid.count_cells(degree, 0), 1 << (_FOR_EACH_CENTER * k - 1).bit_length())
+    """Return M, a power of two: with degree 62, 64 for three clusters and 128 for up to 32.
+
+    Three centres differ along two directions only, so fewer landmarks are as near.
+    """
+    wanted = grid.count_cells(degree, 0) * (1 if k == 3 else 2)
+    return max(wanted, 1 << (_FOR_EACH_CENTER * k - 1).bit_length())
 
 
 def places(plan: Plan, t: int, centers: NDArray[np.float64]) -> NDArray[np.float64]:
