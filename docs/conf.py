@@ -7,6 +7,7 @@ does in an editor. Nothing is fetched, neither by the build nor by the pages.
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpydoc.docscrape import NumpyDocString
@@ -58,6 +59,7 @@ html_theme = "furo"
 html_title = f"fastlloyd {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).with_name("_static") / "scorer.js")  # the guide before the pages that only mention a word
 html_copy_source = False
 html_show_copyright = html_show_sphinx = False
 templates_path = ["_templates"]
@@ -80,8 +82,31 @@ def merge_sections(*event: Any) -> None:
         lines[heads[0] :] = [line for name, body in sections.items() for line in (name, "-" * len(name), *body, "")]
 
 
+# What a screen reader or a keyboard misses in the pages of theme and builder, and what stands there instead.
+FOR_ALL_READERS = (
+    ('<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">'),
+    ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="All pages">'),
+    ('<aside class="toc-drawer', '<aside aria-label="On this page" class="toc-drawer'),
+    ("<pre>", '<pre tabindex="0">'),
+    ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
+    ('<th class="head"><p></p></th>', "<td></td>"),
+)
+
+
+def help_all_readers(app: Sphinx, problem: Exception | None) -> None:
+    """Let a keyboard scroll code and tables, and give headings and regions what a screen reader says of them."""
+    if problem is None and app.builder.format == "html":
+        for path in Path(app.outdir).rglob("*.html"):
+            text = page = path.read_text("utf-8")
+            for found, better in FOR_ALL_READERS:
+                page = page.replace(found, better)
+            if page != text:
+                path.write_text(page, "utf-8")
+
+
 def setup(app: Sphinx) -> None:
     """Connect the hooks above."""
     NumpyDocString.sections.update(dict.fromkeys(OWN_SECTIONS, ()))
     app.connect("source-read", show_contents)
+    app.connect("build-finished", help_all_readers)
     app.connect("autodoc-process-docstring", merge_sections, priority=400)  # before numpydoc, which has 500

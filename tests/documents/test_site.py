@@ -42,6 +42,11 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -
         loads = _Loads()
         loads.feed(page.read_text("utf-8"))
         assert [address for address in loads.found if "//" in address] == [], page
+        text = page.read_text("utf-8")
+        for lacking in ("<pre>", 'role="heading">', '<th class="head"><p></p></th>', '<div class="table-wrapper'):
+            assert lacking not in text, page
+        assert '<aside class="' not in text, page
+    assert "docs/guide" in (tmp_path / "_static" / "searchtools.js").read_text("utf-8")
     for sheet in tmp_path.rglob("*.css"):
         assert not re.search(r"url\(['\"]?(https?:)?//|@import ['\"]?http", sheet.read_text("utf-8")), sheet
 
