@@ -59,7 +59,7 @@ html_theme = "furo"
 html_title = f"fastlloyd {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_search_scorer = str(Path(__file__).with_name("_static") / "scorer.js")  # the guide before the pages that only mention a word
+html_search_scorer = str(Path(__file__).with_name("_static") / "scorer.js")  # the guide first
 html_copy_source = False
 html_show_copyright = html_show_sphinx = False
 templates_path = ["_templates"]

@@ -32,7 +32,10 @@ from fastlloyd.estimator.parameter import check_parameters, feature_names, match
 from fastlloyd.estimator.showing import as_html, draw, write_page
 from fastlloyd.estimator.words import ParameterError, in_own_words
 from fastlloyd.kmeans.metrics import nearest
+from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.protocols.registry import DEFAULT
+from fastlloyd.report.quality import Quality
+from fastlloyd.run.budget_terms import Limit
 
 try:
     from sklearn import get_config
@@ -49,7 +52,7 @@ except ImportError as error:
 __all__ = ["Budget", "Description", "FastLloyd", "ParameterError"]
 
 Model = TypeVar("Model")
-Records = ArrayLike | Mapping[str, ArrayLike] | str | Path
+Records = ArrayLike | Mapping[str, ArrayLike | Sequence[Any]] | str | Path
 
 _OF_A_FIT = ("_labels", "_intake", "_n_features_out", "_run", "_shown")
 _UNLISTED = ("labels_", "clipped_", "missing_", "_counted")
@@ -236,6 +239,24 @@ class FastLloyd(  # scikit-learn has no types
     True
     """
 
+    cluster_centers_: NDArray[np.float64]
+    noisy_counts_: NDArray[np.float64] | None
+    quality_: Quality
+    measures_: tuple[dict[str, Any], ...]
+    epsilon_: float
+    delta_: float
+    neighbours_: str
+    epsilon_for_a_change_: float
+    epsilon_spent_: float
+    budget_: Limit | None
+    ledger_: Ledger
+    plan_: Any
+    bounds_: Bounds
+    traffic_: dict[str, float]
+    n_iter_: int
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+
     def __init__(
         self,
         n_clusters: int | str = 8,
@@ -243,7 +264,7 @@ class FastLloyd(  # scikit-learn has no types
         epsilon: float = 1.0,
         delta: float | str = "auto",
         accept_large_delta: bool = False,
-        bounds: Bounds | Sequence[ArrayLike] | str | None = None,
+        bounds: Bounds | ArrayLike | Sequence[ArrayLike] | Mapping[str, ArrayLike] | None = None,
         n_total: int | None = None,
         protocol: str = DEFAULT,
         rounds: int | str = "auto",
@@ -564,12 +585,11 @@ class FastLloyd(  # scikit-learn has no types
         return self
 
     @property
-    def labels_(self) -> NDArray[np.int64] | list[NDArray[np.int64]]:
+    def labels_(self) -> Any:
         """Labels of the records given to the last fit; not private, and in no display."""
         if "_labels" not in vars(self):
             raise AttributeError("labels_: this FastLloyd has none: it is not fitted yet, or they were deleted")
-        labels: NDArray[np.int64] | list[NDArray[np.int64]] = self._labels.value
-        return labels
+        return self._labels.value
 
     @labels_.setter
     def labels_(self, labels: NDArray[np.int64] | list[NDArray[np.int64]]) -> None:
@@ -603,6 +623,7 @@ class FastLloyd(  # scikit-learn has no types
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
+        tags.input_tags.allow_nan = self.missing != "refuse"
         return tags
 
     def _validate(self, X: Records, *, reset: bool) -> NDArray[np.float64]:

@@ -121,9 +121,10 @@ def test_a_column_outside_of_its_bounds_is_said_before_anything_is_spent_and_is_
     assert any("bound in feature x2:" in each for each in fitted.quality_.warnings)
 
 
-def test_half_of_the_values_outside_is_not_said() -> None:
-    values = np.column_stack([RAW[:, 0], np.where(np.arange(60) % 2, 5.0, 60.0)])
+def test_a_twentieth_of_the_values_outside_is_not_said() -> None:
+    values = np.column_stack([RAW[:, 0], np.where(np.arange(60) % 20, 5.0, 60.0)])
     FastLloyd(2, epsilon=50.0, bounds=(0.0, 40.0), n_total=70).fit(values)  # warnings are errors here
-    values[1, 1] = 50.0
-    with pytest.raises(UserWarning, match="more than half of the values of x2"):
-        FastLloyd(2, epsilon=50.0, bounds=(0.0, 40.0), n_total=70).fit(values)
+    for outside, words in ((10, "more than 5 % of the values of x2"), (2, "more than 5 %"), (1, "more than half")):
+        values[::outside, 1] = 50.0
+        with pytest.raises(UserWarning, match=words):
+            FastLloyd(2, epsilon=50.0, bounds=(0.0, 40.0), n_total=70).fit(values)

@@ -17,6 +17,12 @@ import fastlloyd
 from fastlloyd.errors import ConfigError
 from fastlloyd.estimator import estimator as module
 from fastlloyd.estimator.estimator import FastLloyd
+from tests.unit.estimator import typed_program
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_program_whose_types_are_checked_runs() -> None:
+    assert typed_program.main() > 80.0
 
 
 def test_package_gives_the_estimator() -> None:

@@ -15,7 +15,10 @@ pytest.importorskip("sklearn")
 from fastlloyd.estimator.estimator import FastLloyd
 from fastlloyd.estimator.words import ParameterError
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:more than .* of the values"),
+]
 
 X = np.repeat([[20.0, 900.0], [70.0, 100.0]], 60, axis=0)
 GAPS = X.copy()
