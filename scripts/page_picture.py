@@ -20,7 +20,7 @@ from PIL import Image, ImageChops
 
 ROOT = Path(__file__).parents[1]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-SIZE = (1000, 1380)  # as far as the photograph and its palette
+SIZE = (1000, 1720)  # as far as the photograph and its palette
 CARDS = re.compile(r'<div class="cards">.*?</div>\s*</section>', re.DOTALL)
 
 

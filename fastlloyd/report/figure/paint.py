@@ -5,8 +5,10 @@ matplotlib is loaded at the first one.
 
 from __future__ import annotations
 
+import contextlib
 import io
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
 from typing import Any
@@ -15,7 +17,8 @@ from fastlloyd.report.figure.drawing import COLOURS, FONT, STROKE, Disc, Drawing
 from fastlloyd.report.plot import new_figure
 
 _DPI = 200
-# Besides DejaVu Sans, which comes with matplotlib and has Latin, Greek, Cyrillic, Arabic and Hebrew letters.
+_DEFAULT = "DejaVu Sans"
+# Besides the default, which comes with matplotlib and has Latin, Greek, Cyrillic, Arabic and Hebrew letters.
 _FAMILIES = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Noto Sans JP", "Source Han Sans SC"),
     *("WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Droid Sans Fallback", "PingFang SC", "Hiragino Sans"),
@@ -42,24 +45,23 @@ def file_of(drawing: Drawing, form: str, warning: str = "") -> bytes:
     """
     if form == "svg":
         return drawing.printed(warning).svg().encode()
-    figure = figure_of(drawing, warning)
+    content, figure = io.BytesIO(), figure_of(drawing, warning)
     import matplotlib
 
-    content = io.BytesIO()
     # No software name or date inside: the same values give the same file. Letters stay letters.
     metadata: dict[str, Any] = dict.fromkeys(
         ("Software",) if form == "png" else ("CreationDate", "Creator", "Producer")
     )
-    with matplotlib.rc_context({"pdf.fonttype": 42}):
+    with _silent(), matplotlib.rc_context({"pdf.fonttype": 42}):
         figure.savefig(content, format=form, dpi=_DPI, metadata=metadata)
     return content.getvalue()
 
 
 def figure_of(drawing: Drawing, warning: str = "") -> Any:
     """Return a drawing with warning and caption as a figure of matplotlib; errors as for `file_of`."""
-    marks = drawing.marks
-    shown = tuple(_with_letters(mark) for mark in marks)
-    if shown != marks:
+    with _silent():
+        shown = tuple(_with_letters(mark) for mark in drawing.marks)
+    if shown != drawing.marks:
         drawing = Drawing(
             drawing.width, drawing.height, shown, drawing.about, f"{drawing.caption} {_NUMBERED}".lstrip()
         )
@@ -72,6 +74,18 @@ def figure_of(drawing: Drawing, warning: str = "") -> Any:
     for order, (_, same) in enumerate(groupby(drawing.marks, key=lambda mark: (type(mark), mark.style))):
         _paint(axes, list(same), order)
     return figure
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Keep matplotlib's log from saying that a font has no weight `normal`."""
+    log = logging.getLogger("matplotlib.font_manager")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _paint(axes: Any, marks: list[Mark], order: int) -> None:
@@ -91,13 +105,13 @@ def _paint(axes: Any, marks: list[Mark], order: int) -> None:
         axes.add_collection(collections.PatchCollection(discs, zorder=order, **look))
     for mark in marks:
         if isinstance(mark, Writing):
-            # With one family matplotlib is faster; a dollar sign would begin a formula.
+            # A dollar sign would begin a formula.
             axes.text(
                 mark.x,
                 mark.y,
                 mark.text.replace("$", r"\$"),
                 fontsize=FONT,
-                fontfamily=["DejaVu Sans"] if mark.text.isascii() else list(_fonts()),
+                fontfamily=_families(mark.text) or [_DEFAULT],
                 fontweight="bold" if mark.style in ("strong", "on-mark") else "normal",
                 color=fill,
                 ha={"start": "left", "middle": "center", "end": "right"}[mark.anchor],
@@ -123,26 +137,34 @@ def _with_letters(mark: Mark) -> Mark:
 
 
 def _covered(text: str) -> bool:
-    return text.isascii() or all(any(ord(each) in letters for letters in _fonts().values()) for each in text)
+    return _families(text) is not None
+
+
+def _families(text: str) -> list[str] | None:
+    """Return the fonts for a text; None if they lack a letter."""
+    missing = {ord(each) for each in text if not each.isascii()} - _letters(_DEFAULT)
+    if not missing:
+        return [_DEFAULT]
+    others = {name: _letters(name) for name in _others()}
+    return None if missing - frozenset().union(*others.values()) else [_DEFAULT, *others]
 
 
 @cache
-def _fonts() -> dict[str, frozenset[int]]:
-    """Return the fonts of this machine that are asked in turn, with the letters that each has."""
+def _others() -> tuple[str, ...]:
+    """Return which of `_FAMILIES` this machine has, also those newer than matplotlib's list of fonts."""
     from matplotlib import font_manager
 
-    there = {font.name: font.fname for font in reversed(font_manager.fontManager.ttflist)}
-    found = dict(_readable((name, there[name]) for name in _FAMILIES if name in there))
-    default = font_manager.findfont("DejaVu Sans")
-    return dict(_readable([("DejaVu Sans", default)])) | found
+    manager = font_manager.fontManager
+    for path in {*font_manager.findSystemFonts()} - {font.fname for font in manager.ttflist}:
+        with contextlib.suppress(OSError, RuntimeError):  # fonts of pictures cannot be read
+            manager.addfont(path)
+    there = {font.name for font in manager.ttflist}
+    return tuple(name for name in _FAMILIES if name in there)
 
 
-def _readable(fonts: Iterable[tuple[str, str]]) -> Iterator[tuple[str, frozenset[int]]]:
-    """Yield the letters of each font that can be read; fonts of pictures cannot."""
+@cache
+def _letters(name: str) -> frozenset[int]:
+    """Return the letters of a font that is there."""
     from matplotlib import font_manager
 
-    for name, path in fonts:
-        try:
-            yield name, frozenset(font_manager.get_font(path).get_charmap())
-        except (OSError, RuntimeError):
-            continue
+    return frozenset(font_manager.get_font(font_manager.findfont(name)).get_charmap())
