@@ -7,6 +7,7 @@
 `peer.py`      the FastLloyd authors' own code, timed
 `cells.py`     what is measured, kept at once
 `machine.py`   where it was measured; `quiet.py`, whether others used the machine; `origin.py`, at which commit
-`tables.py`    summaries and tables; `chart.py`, charts; `files.py` writes them
+`tables.py`    summaries and tables; `chart.py`, charts; `files.py` writes them aside
+`publish.py`   puts results in place, where they replace nothing more complete
 =============  ================================================================================================
 """

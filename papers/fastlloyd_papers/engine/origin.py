@@ -61,6 +61,12 @@ class Origin:
         """Names of the sets that were there."""
         return frozenset(part.partition(":")[0] for part in self.data.split())
 
+    def _counted(self) -> str:
+        """Say how much was measured."""
+        if not self.measurements:
+            return "not counted: each figure is of one run"
+        return f"{self.measurements}, at most {self.runs} runs of each"
+
     def words(self) -> list[tuple[str, str]]:
         """Say all but what changes from one run to the next, for pages and tables."""
         cut = "; QUICK: cut down, not the benchmark's figures" if self.size == QUICK else ""
@@ -70,7 +76,7 @@ class Origin:
         return [
             ("command", self.command),
             ("size", f"{self.size}{cut}{noisy}"),
-            ("measurements", f"{self.measurements or 'not counted'}, at most {self.runs or '?'} runs of each"),
+            ("measurements", self._counted()),
             ("seed", self.seed),
             ("data", data or "made by the benchmark"),
             ("date", self.date),
