@@ -149,6 +149,8 @@ class Delimited:
             self._start = data.peek(4)[:4]  # type: ignore[union-attr]
             self._file = io.TextIOWrapper(io.BufferedReader(_Lines(data, path)), form.encoding)
             lines = list(islice(self._file, _SHOWN_LINES))
+            if lines and lines[0].count("\0") * 3 > len(lines[0]):
+                raise FormError(self._other_encoding())
             refuse_other_delimiter(lines, form, path)
             read: list[str] = []
             reader = _Records(_noted(chain(lines, self._file), read), form, path)
@@ -264,9 +266,10 @@ class Delimited:
             if blank:
                 raise DataError(f"{line}: an empty line stands before it; remove the empty line")
             if len(cells) != width:
+                above = "remove what stands above the header, " if row == 1 and self._before else ""
                 raise DataError(
                     f"{line}: expected {format_count(width, 'cell')} as in the first row, got {len(cells)}; "
-                    f"complete the row, or quote the cells that hold {name_mark(form.delimiter)}"
+                    f"{above}complete the row, or quote the cells that hold {name_mark(form.delimiter)}"
                 )
             one_line_each = one_line_each and at == row
             block.append([parse_cell(cells[c], line, names[c], form) for c in numbers])
@@ -282,6 +285,14 @@ class Delimited:
     def _parsed(self, block: list[list[float]], columns: list[list[str]], one_line_each: bool) -> Cells:
         return Cells(np.array(block, dtype=np.float64), tuple(columns), self._before + 1 if one_line_each else None)
 
+    def _other_encoding(self) -> str:
+        """Return the sentence for text of another encoding."""
+        name = self._form.encoding.removesuffix("-sig").upper()
+        return (
+            f"{self._path} is not {name} text; add --encoding {guess_encoding(self._start)}, if that is how it was "
+            "saved, or save it again as CSV in UTF-8"
+        )
+
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
         """Turn any failure to read into one sentence."""
@@ -291,11 +302,7 @@ class Delimited:
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise DataError(f"{path} is not a whole gzip file ({error}); copy or compress it again") from error
         except UnicodeError as error:
-            name = self._form.encoding.removesuffix("-sig").upper()
-            raise FormError(
-                f"{path} is not {name} text; add --encoding {guess_encoding(self._start)}, if that is how it was "
-                "saved, or save it again as CSV in UTF-8"
-            ) from error
+            raise FormError(self._other_encoding()) from error
         except csv.Error as error:
             raise DataError(f"{path} is not a CSV file ({error}); save it again as comma separated text") from error
         except OSError as error:

@@ -429,6 +429,8 @@ def guess_encoding(start: bytes) -> str:
     """Name the encoding that a file with these first bytes is likely to have, where it is not the one it should be."""
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
+    if b"\0" in start[:2]:
+        return "utf-16-le" if start[0] else "utf-16-be"
     return "utf-8" if start.startswith(codecs.BOM_UTF8) else "cp1252"
 
 

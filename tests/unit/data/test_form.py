@@ -158,6 +158,11 @@ def test_another_encoding_is_named_and_read(table: Path) -> None:
     with pytest.raises(DataError, match="add --encoding utf-16"):
         read_table(table)
     assert np.array_equal(read_table(DataFile(table, Form(encoding="utf-16"))).values, VALUES)
+    for encoding in ("utf-16-le", "utf-16-be"):  # no mark, and valid UTF-8 full of NUL
+        table.write_bytes("age,dose\n63,1.5\n41,-2.25\n58,3\n".encode(encoding))
+        with pytest.raises(FormError, match=f"is not UTF-8 text; add --encoding {encoding}"):
+            read_table(table)
+        assert np.array_equal(read_table(DataFile(table, Form(encoding=encoding))).values, VALUES)
     table.write_text(text(",", "."), encoding="utf-8-sig")
     assert read_table(table).names == ("Größe", "dose")
     zipped = table.with_name("clinic.csv.gz")

@@ -106,6 +106,7 @@ def test_a_quoted_comma_and_line_break_in_a_text_column(write):
         ("a,b\n", "has columns but no rows"),
         ("a,b\n1,2\n3\n", r"row 2 \(line 3\): expected 2 cells as in the first row, got 1"),
         ("a,b\n1,2,9\n3,4\n", r"row 1 \(line 2\): expected 2 cells as in the first row, got 3"),
+        ("Ward 7\na,b\n1,2\n", r"row 1 \(line 2\): expected 1 cell .*, got 2; remove what stands above the header"),
         ("1,2\n3,4\n5\n", r"row 3 \(line 3\): expected 2 cells"),
         ("a,b\n1,2\n3,oops\n", r"row 2 \(line 3\), column 'b': expected a number, got text"),
         ("a,b\n1,2\n3,1_000\n", r"row 2 \(line 3\), column 'b': expected a number, got text"),
