@@ -155,6 +155,8 @@ class FastLloyd(  # scikit-learn has no types
         middle of the bounds. A value of other records, such as a mean, would be a release without noise.
     na : sequence of float
         Numbers that stand for a missing value, such as (-999, 9999).
+    verbose : int
+        1 prints a line when a round begins, of protocols that plan their rounds.
 
     Attributes
     ----------
@@ -279,6 +281,7 @@ class FastLloyd(  # scikit-learn has no types
         server_data: ArrayLike | None = None,
         missing: str = "refuse",
         na: Sequence[float] = (),
+        verbose: int = 0,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -299,6 +302,7 @@ class FastLloyd(  # scikit-learn has no types
         self.server_data = server_data
         self.missing = missing
         self.na = na
+        self.verbose = verbose
         self._account = SharedAccount()
         self._block: Budget | None = None
 

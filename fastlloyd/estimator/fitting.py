@@ -5,7 +5,7 @@ Source: docs/estimator.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,8 @@ from fastlloyd.estimator.inputs import is_vertical, prepare
 from fastlloyd.estimator.showing import Shown
 from fastlloyd.estimator.words import ParameterError, in_own_words, in_own_words_of
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.run.simulation import run_together
-from fastlloyd.wire.header import SERVER, clients
+from fastlloyd.run.simulation import Tap, run_together
+from fastlloyd.wire.header import SERVER, Header, PartyId, clients
 
 _TRAFFIC = ("payload_bytes", "link_bytes", "messages", "setup_bytes")
 
@@ -115,7 +115,8 @@ def fit_together(
     """
     with in_own_words():
         config, n_clients, inputs = prepare(model, raw_parts, model.bounds_, server_points, epsilon)
-        ended = run_together(config, n_clients, inputs=inputs, afford=spending.afford)
+        tap = _say_rounds(spending) if model.verbose else None
+        ended = run_together(config, n_clients, inputs=inputs, afford=spending.afford, tap=tap)
         spending.check(ended.ledgers.values())
     results = [outcome.result for outcome in ended.outcomes.values() if outcome.result is not None]
     result = max(results, key=lambda one: one.noisy_sizes is not None)
@@ -143,6 +144,22 @@ def fit_together(
     if is_vertical(model):
         raw_parts = [np.concatenate(raw_parts, axis=1)]
     return [nearest(scale(part, model.bounds_), scaled_centers(model))[0] for part in raw_parts]
+
+
+def _say_rounds(spending: Spending) -> Tap:
+    """Return what prints a line when a round begins; it changes no message."""
+    begun = -1
+
+    def say(_sender: PartyId, _receiver: PartyId, header: Header, body: bytes) -> bytes:
+        nonlocal begun
+        rounds = getattr(spending.plan, "rounds", 0)
+        total = len(rounds) if isinstance(rounds, Sized) else int(rounds or 0)
+        if begun < header.round < total:
+            begun = header.round
+            print(f"[FastLloyd] round {begun + 1} of {total}", flush=True)
+        return body
+
+    return say
 
 
 def scaled_centers(model: Any) -> NDArray[np.float64]:

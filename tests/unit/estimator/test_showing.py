@@ -152,3 +152,11 @@ def test_texts_of_what_a_fit_leaves_are_short(fitted: FastLloyd) -> None:
         repr(fitted.plan_),
     )
     assert repr(fitted.ledger_) == f"<Ledger: {len(fitted.ledger_.releases)} releases of 1 run>"
+
+
+def test_progress_is_a_line_a_round(capsys: pytest.CaptureFixture[str]) -> None:
+    options: dict[str, Any] = {"epsilon": 20.0, "bounds": (0, 100), "n_total": 400, "rounds": 3}
+    FastLloyd(2, verbose=1, **options).fit(points())
+    assert capsys.readouterr().out.splitlines() == [f"[FastLloyd] round {each} of 3" for each in (1, 2, 3)]
+    FastLloyd(2, **options).fit(points())
+    assert capsys.readouterr().out == ""
