@@ -532,8 +532,10 @@ def _parquet(place: str, query: str, shown: str) -> AbstractContextManager[Asked
                 f"hive_partitioning = {parts[0].parent != folder and '=' in parts[0].parent.name}, "
                 "hive_types_autocast = false)"
             )
-        found = {path.resolve().parent for parts in tables.values() for path in parts}
-        connection.execute("SET allowed_directories = $1", [[f"{path}/" for path in (folder.resolve(), *found)]])
+        # A link is to that file alone, and not to those beside it.
+        found = [path.resolve() for parts in tables.values() for path in parts]
+        connection.execute("SET allowed_directories = $1", [[f"{folder.resolve()}/"]])
+        connection.execute("SET allowed_paths = $1", [[str(path) for path in found]])
         return frozenset().union(*(_parquet_indices(connection, parts[0]) for parts in tables.values()))
 
     return _in_duckdb(duckdb, ":memory:", query, shown, prepare)

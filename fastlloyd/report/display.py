@@ -66,7 +66,7 @@ def csv_text(cell: str) -> str:
 
 
 def with_names(text: str, names: Mapping[int, str]) -> str:
-    """Add the name of a party from the roster where a text first mentions it.
+    """Add the name of a party from the roster where a text first mentions it without.
 
     Parameters
     ----------
@@ -86,6 +86,8 @@ def with_names(text: str, names: Mapping[int, str]) -> str:
         if rank in met or rank not in names:
             return found[0]
         met.add(rank)
+        if text.startswith(f" ({names[rank]})", found.end()):
+            return found[0]
         return f"{found[0]} ({names[rank]})"
 
     return _PARTY.sub(name, text)

@@ -325,7 +325,10 @@ def test_a_folder_of_parquet_files(tmp_path: Path) -> None:
         connection.execute(
             "COPY (SELECT 1 AS person_id, 'x' AS name) TO $1 (FORMAT parquet)", [f"{folder}/person.parquet"]
         )
-        connection.execute("COPY (SELECT 1 AS a) TO $1 (FORMAT parquet)", [f"{tmp_path}/outside.parquet"])
+        for name in ("outside", "shared"):
+            connection.execute("COPY (SELECT 1 AS a) TO $1 (FORMAT parquet)", [f"{tmp_path}/{name}.parquet"])
+    (folder / "linked.parquet").symlink_to(tmp_path / "shared.parquet")
+    assert read_table(find_place(str(folder), table="linked")).values.tolist() == [[1.0]]
     inner = read_table(find_place(str(folder / "measurement")))
     assert inner.values[:, 0].tolist() == [n / 2 for n in range(10)]
     assert read_table(find_place(str(folder), table="measurement")).values.tolist() == inner.values.tolist()
@@ -342,7 +345,7 @@ def test_a_folder_of_parquet_files(tmp_path: Path) -> None:
     ):
         with pytest.raises(DataError):
             read_table(find_place(str(folder), query=query))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["it's [an] export", "outside.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["it's [an] export", "outside.parquet", "shared.parquet"]
     assert not (folder / "copy.parquet").exists()
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="expected Parquet files in this folder"):

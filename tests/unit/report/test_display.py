@@ -119,6 +119,7 @@ def test_cells_of_an_earlier_version_are_read_as_they_were_meant() -> None:
 
 
 def test_the_server_s_own_things_need_no_name() -> None:
+    assert with_names("the key of client 1 (North)", {1: "North"}) == "the key of client 1 (North)"
     assert with_names("the server's sum of round 3; the server is gone", {0: "Hub"}) == (
         "the server's sum of round 3; the server (Hub) is gone"
     )
