@@ -16,6 +16,7 @@ import numpy as np
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.party.effects import Effect, Gather, Publish, Receive, Send
 from fastlloyd.protocols.secfc.client import client
+from fastlloyd.protocols.secfc.math.onion import CONTENT_BYTES, LayerKey, seal
 from fastlloyd.protocols.secfc.messages import ArrayFormat, CodedValues, DataShares, Signs
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.server import server
@@ -26,27 +27,36 @@ from fastlloyd.wire.header import PartyId
 
 _SAMPLE_NUMBERS = 1 << 20
 """Field elements of comparisons or shares that a sample takes about."""
+_SAMPLE_TAGS = 200
 _ONE = PartyId(1)
 
 
-def estimate_work(plan: Plan) -> Work | str:
+def estimate_work(plan: Plan) -> Work:
     """Estimate what a run of N records computes at most."""
-    if plan.membership:
-        return "nobody measured the union of records that hides their owners (membership)"
     n, primes = plan.n_total, len(plan.primes)
     sample = max(1, min(n, _SAMPLE_NUMBERS // (primes * (plan.k + plan.clients * plan.width))))
     made_up = _MadeUp(plan)
     shared = measured_linear(made_up.shared, sample).of(n)
+    setup, setup_wait = shared, shared / plan.clients
+    if plan.membership:
+        # Each client shares a vector for every record that there may be, and opens a layer of every tag in its turn.
+        made, opened = (measured_linear(job, _SAMPLE_TAGS) for job in (made_up.sealed, made_up.opened))
+        mixed = plan.clients * opened.of(sum(plan.sizes))
+        setup = plan.clients * shared + sum(made.of(size) for size in plan.sizes) + mixed
+        setup_wait = shared + made.of(max(plan.sizes)) + mixed
     own, decoded = (measured_linear(job, sample).of(n) for job in (made_up.iterated, made_up.decoded))
     together = float(len(plan.passes[0]))
     if plan.start == "separated":
         together *= max(1.0, 2 / (plan.k - 1))  # a seed takes two comparisons of each record, an iteration k - 1
     return Work(
         rounds=plan.rounds,
-        setup=shared,
+        setup=setup,
         round=together * (plan.clients * own + decoded),
-        setup_wait=shared / plan.clients,
+        setup_wait=setup_wait,
         round_wait=together * (own + decoded),
+        because="mostly to mix tags that hide whose records are whose"
+        if plan.membership and setup > 2 * shared
+        else "",
         most="the records decide how many iterations each start takes",
     )
 
@@ -56,7 +66,7 @@ class _MadeUp:
 
     def __init__(self, plan: Plan) -> None:
         # One start whose first step is an iteration; the field stays as it is.
-        self._plan = dataclasses.replace(plan, start="random", starts=1, extra_answers=0)
+        self._plan = dataclasses.replace(plan, start="random", starts=1, extra_answers=0, membership=False)
         self._random = np.random.default_rng(0)
 
     def _of(self, n: int) -> Plan:
@@ -75,6 +85,19 @@ class _MadeUp:
                 DataShares.read(DataShares(made[:, j], field, 0).body(), shape)
 
         return share
+
+    def sealed(self, n: int) -> Callable[[], object]:
+        """Return what puts the layers of all clients around n tags."""
+        secret = SecretRandom()
+        keys = [LayerKey(secret).public for _ in self._plan.everybody]
+        return lambda: [seal(bytes(CONTENT_BYTES), keys, run_id=bytes(16), secret=secret) for _ in range(n)]
+
+    def opened(self, n: int) -> Callable[[], object]:
+        """Return what opens one layer of n tags."""
+        secret = SecretRandom()
+        key = LayerKey(secret)
+        tag = seal(bytes(CONTENT_BYTES), [key.public], run_id=bytes(16), secret=secret)
+        return lambda: [key.open(tag, layer=0, run_id=bytes(16)) for _ in range(n)]
 
     def iterated(self, n: int) -> Callable[[], list[CodedValues]]:
         """Return an iteration of a client on n records."""

@@ -119,19 +119,20 @@ def test_the_time_of_this_machine_is_measured_once_and_does_not_depend_on_what_r
 
 @pytest.mark.slow  # it measures time
 @pytest.mark.parametrize(
-    ("protocol", "n", "d", "k", "clients", "least"),
+    ("protocol", "n", "d", "k", "clients", "least", "more"),
     [
-        ("secfc", 4000, 2, 2, 4, 0.25),  # seeds
-        ("secfc", 2000, 20, 8, 5, 0.25),
-        ("kfed", 60_000, 10, 10, 3, 0.0),  # the records need a tenth of the steps
-        ("kfed", 20_000, 40, 5, 3, 0.0),
+        ("secfc", 4000, 2, 2, 4, 0.25, {}),  # seeds
+        ("secfc", 2000, 20, 8, 5, 0.25, {}),
+        ("secfc", 2000, 4, 3, 4, 0.25, {"settings": {"secfc": {"membership": True}}, "client_caps": (500,) * 4}),
+        ("kfed", 60_000, 10, 10, 3, 0.0, {}),  # the records need a tenth of the steps
+        ("kfed", 20_000, 40, 5, 3, 0.0, {}),
     ],
-    ids=["seeds", "iterations", "few columns", "many columns"],
+    ids=["seeds", "iterations", "owners hidden", "few columns", "many columns"],
 )
 def test_rounds_take_at_most_what_their_plan_says(
-    tmp_path: Path, protocol: str, n: int, d: int, k: int, clients: int, least: float
+    tmp_path: Path, protocol: str, n: int, d: int, k: int, clients: int, least: float, more: dict[str, Any]
 ) -> None:
-    work, taken, rounds = planned_and_taken(tmp_path, protocol, n, d, k, clients, {})
+    work, taken, rounds = planned_and_taken(tmp_path, protocol, n, d, k, clients, more)
     assert work.most and least < taken / (work.setup + rounds * work.round) < 1.5
 
 
