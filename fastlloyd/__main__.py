@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from fastlloyd.cli import COMMANDS
-from fastlloyd.errors import EXIT_INPUT, EXIT_OK, FastLloydError, did_you_mean
+from fastlloyd.errors import EXIT_INPUT, EXIT_OK, FastLloydError, did_you_mean, unusable_path
 from fastlloyd.report.stream import complain, guard_streams, lost_output
 from fastlloyd.version import __version__
 
@@ -71,6 +71,11 @@ def _command(words: list[str]) -> int:
         return error.exit_code
     except UnicodeEncodeError as error:  # of a file name: all that is written is UTF-8 or escaped
         complain(f"this locale ({error.encoding}) cannot name {error.object!r}; start it with LC_ALL=C.UTF-8")
+        return EXIT_INPUT
+    except OSError as error:
+        if error.filename is None:
+            raise
+        complain(str(unusable_path(error)))
         return EXIT_INPUT
     except KeyboardInterrupt:
         complain("interrupted")

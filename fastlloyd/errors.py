@@ -81,6 +81,7 @@ _SINGULARS = {"are": "is", "were": "was", "have": "has", "carry": "carries"}
 
 
 _MOST_NAMES = 10
+_SHOWN_PATH = 300
 _LONGEST_WORD = 64
 _MOST_WORDS = 2000
 """Likeness of words is computed in quadratic time: of no longer words, and of no more."""
@@ -219,6 +220,13 @@ class ConfigError(FastLloydError):
 
     exit_code = EXIT_INPUT
     reason = Reason.BAD_CONFIG
+
+
+def unusable_path(error: OSError) -> ConfigError:
+    """Return the error for a file that the system refuses, by its name or rights, where nothing foresaw it."""
+    name = printable(str(error.filename))
+    shown = name if len(name) <= _SHOWN_PATH else f"{name[:_SHOWN_PATH]}.."
+    return ConfigError(f"{shown}: cannot be looked at ({error.strerror}); check path and rights")
 
 
 class ProcessesError(ConfigError):

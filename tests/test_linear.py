@@ -159,6 +159,7 @@ MEASURED: dict[str, Measured] = {
     # Modules about text.
     "errors:printable": _text(_each(errors.printable, partial(errors.printable, lines=True))),
     "errors:_without_password": _text(errors.printable),
+    "errors:unusable_path": _text(lambda text: errors.unusable_path(OSError(36, "File name too long", text))),
     "errors:name_some": _text(lambda text: errors.name_some(_names(text))),
     "errors:format_count": _text(lambda text: errors.format_count(2, text)),
     "errors:did_you_mean": _text(lambda text: errors.did_you_mean(text[:64], (*_names(text), text, text[:63]))),

@@ -30,6 +30,7 @@ from fastlloyd.errors import (
     PeerError,
     Reason,
     name_some,
+    unusable_path,
 )
 from fastlloyd.gate.decisions import Decisions
 from fastlloyd.kmeans.metrics import check_available
@@ -428,6 +429,8 @@ def _as_ours(error: Exception) -> FastLloydError:
         if isinstance(met, Interrupted):
             return met
         met = met.__context__
+    if isinstance(error, OSError) and error.filename is not None:
+        return unusable_path(error)
     _log.exception("unforeseen error")
     if isinstance(error, MemoryError):
         return InternalError("out of memory; use fewer records per process or a machine with more memory")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from fastlloyd.cli import COMMANDS
 from fastlloyd.cli.options import Parser
 from fastlloyd.client import parser as client_parser
 from fastlloyd.errors import ConfigError
+from tests.protocols.whole import run_whole
 
 PARSERS = {
     **{name: import_module(f"fastlloyd.cli.{name.replace('-', '_')}").parser for name in COMMANDS},
@@ -102,3 +104,29 @@ def test_names_and_settings_are_answered_too(
     monkeypatch.delenv("FASTLLOYD_DATA", raising=False)
     assert main(words) == 2
     assert f"(did you mean {meant!r}?)" in capfd.readouterr().err
+
+
+LONG = "a" * 300
+BOUNDED = ["--bounds", "0,1", "--n-total", "90", "--k", "2"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["report", LONG], ["ledger", LONG], ["runs", LONG], ["describe", LONG, "--quality", "--epsilon", "1"]),
+        *(["label", "--centroids", LONG, "--data", "x.csv"], ["init", LONG], ["init-state", LONG, "--rank", "1"]),
+        *(["site", LONG, "--once"], ["release", LONG], ["discard", LONG], ["roster", "add", "--roster", LONG]),
+        *(["check", "--data", LONG, *BOUNDED], ["check", "--data", f"sqlite:///{LONG}", "--table", "t", *BOUNDED]),
+        ["plan", "-n", "3", "--dataset", LONG],
+    ],
+    ids=lambda words: " ".join(words[:2])[:20],
+)
+def test_a_path_that_the_system_refuses_is_a_sentence(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith("fastlloyd: ")
+
+
+def test_a_path_that_the_system_refuses_ends_a_run_as_wrong_input(tmp_path: Path) -> None:
+    """The others hear who did not start; before, one path too long was an internal error of all."""
+    config = {"protocol": "lloyd", "bounds": "0,10", "k": 3, "deadline": 20.0}
+    assert run_whole(tmp_path, 2, state_dir=str(tmp_path / LONG), **config) == [2, 2]
