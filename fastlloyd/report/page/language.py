@@ -8,8 +8,9 @@ a line for each::
     "{s} of at most {n} records" = "{s} von höchstens {n} Datensätzen"
 
 `{n}` stands for a number, which is written as the language writes it; `{x}` for names and other text that stays as it
-is; `{s}` for a piece that has lines itself. Digits tell several from each other: `{n1}`. Lines begin with a small
-letter where the first word may stand within a sentence. What has no line stays in English; a test finds it.
+is (`{w}` if it has no space); `{s}` for a piece that has lines itself. Digits tell several from each other: `{n1}`.
+Lines begin with a small letter where the first word may stand within a sentence. What has no line stays in English; a
+test finds it.
 
 Source: docs/report.md, "report.html".
 """
@@ -27,8 +28,8 @@ ENGLISH = "en"
 LANGUAGES = (ENGLISH, "de")
 """Of pages and dossiers."""
 _NUMBER = "[-\u2212]?[0-9][0-9,]*(?:[.][0-9]+)?(?:e[-+\u2212]?[0-9]+)?"
-_PLACE = re.compile(r"\{([nxs][0-9]?)\}")
-_KINDS = {"n": f"({_NUMBER})", "x": "(.+?)", "s": "(.+?)"}
+_PLACE = re.compile(r"\{([nxsw][0-9]?)\}")
+_KINDS = {"n": f"({_NUMBER})", "x": "(.+?)", "s": "(.+?)", "w": "([^ ]+?)"}
 _ENDS = re.compile(r"(?<=[.!?]) (?=[A-Z\u201c<])")
 _ALONE = re.compile(rf"{_NUMBER}(?:[ \u2013,;]+{_NUMBER})*(?: (?:%|[kMGT]?B|us|ms|s))?")
 _MARK = re.compile("(<[^<>]*>)")
@@ -151,7 +152,7 @@ class Language:
         return None
 
     def _value(self, name: str, value: str) -> str | None:
-        if name[0] == "x":
+        if name[0] in "xw":
             return value
         return self._number(value) if name[0] == "n" else self._inner(value)
 

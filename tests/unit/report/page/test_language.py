@@ -65,7 +65,7 @@ def test_each_line_of_the_catalogue_has_the_same_places_in_both_languages() -> N
     for english, said in lines.items():
         places = sorted(re.findall(r"\{[^}]*\}", english))
         assert places == sorted(re.findall(r"\{[^}]*\}", said)), english
-        assert len({*places}) == len(places) and all(re.fullmatch(r"\{[nxs]\d?\}", each) for each in places), english
+        assert len({*places}) == len(places) and all(re.fullmatch(r"\{[nxsw]\d?\}", each) for each in places), english
         assert re.findall("<[^>]*>", english) == re.findall("<[^>]*>", said), english
         assert english == english.strip() and said == said.strip() and not english.endswith("."), english
 
