@@ -66,7 +66,7 @@ def features(address: str) -> tuple[np.ndarray, tuple[str, ...]]:
 @pytest.mark.timeout(3 * LIMIT_S)
 def test_the_page_as_written(tmp_path: Path) -> None:
     shutil.copytree(OMOP, tmp_path / "examples/omop")
-    run_page("docs/data-sources.md", tmp_path, **quick())
+    run_page("docs/data-sources.md", tmp_path)
     with (tmp_path / "study/result/labels_1.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["id"] for row in rows] == [str(100_000 + number) for number in range(1, 1001)]

@@ -91,14 +91,13 @@ def test_a_deadline_that_a_round_exceeds_is_named(capsys: pytest.CaptureFixture[
     assert "time:" not in said
 
 
-@pytest.mark.parametrize("protocol", ["kfed", "secfc"])
-def test_a_plan_says_at_most_where_the_records_decide(protocol: str, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--protocol", protocol, "--d", "5", "--k", "5", "--n-total", "1000", "-n", "5"]
-    assert main(flags) == 0
+@pytest.mark.parametrize("chosen", ["kfed", "secfc", "secfc --set secfc.membership=true"])
+def test_a_plan_says_at_most_where_the_records_decide(chosen: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*f"--protocol {chosen}".split(), "--d", "5", "--k", "5", "--n-total", "1000", "-n", "5"]) == 0
     assert re.search(r"work: .* and at most \S+ a round, .*; the records decide how many ", capsys.readouterr().out)
 
 
 def test_a_plan_says_why_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--protocol", "secfc", "--d", "5", "--k", "5", "--n-total", "1000", "-n", "5"]
-    assert main([*flags, "--set", "secfc.membership=true"]) == 0
+    flags = ["--protocol", "vertical-dp", "--d", "6", "--k", "5", "--n-total", "1000", "-n", "3"]
+    assert main([*flags, "--set", "vertical-dp.estimator=basic"]) == 0
     assert "work: processor seconds are not known beforehand: nobody measured" in capsys.readouterr().out
