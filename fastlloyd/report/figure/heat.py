@@ -9,12 +9,13 @@ Source: docs/report.md, "report.html".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.report.figure.drawing import LINE, WIDE, Drawing, Mark, Rectangle, Stroke, Writing, text_width
+from fastlloyd.report.figure.drawing import LINE, WIDE, Drawing, Mark, Rectangle, Stroke, Writing, moved, text_width
 from fastlloyd.report.figure.released import MOST_CLUSTERS, MOST_COLUMNS, Centres, percent_of
 from fastlloyd.report.page.render import format_number, format_rounded, format_whole
 
@@ -28,8 +29,23 @@ _LEGEND = 54.0
 
 
 def heat_map(released: Centres) -> Drawing:
-    """Return the heat map of a result, of at most `MOST_CLUSTERS` clusters and `MOST_COLUMNS` features."""
-    k, d = (min(most, count) for most, count in zip((MOST_CLUSTERS, MOST_COLUMNS), released.values.shape, strict=True))
+    """Return the heat map of a result as one figure, its parts below each other."""
+    parts, marks, top = heat_parts(released), list[Mark](), 0.0
+    for part in parts:
+        marks += moved(part.marks, 0.0, top)
+        top += part.height
+    return replace(parts[0], height=top, marks=_layered(marks), about=_about(released))
+
+
+def heat_parts(released: Centres) -> list[Drawing]:
+    """Return the heat map in parts, each as wide as a page and of all clusters; the last has the scale.
+
+    Parameters
+    ----------
+    released : Centres
+        At most `MOST_CLUSTERS` clusters and `MOST_COLUMNS` features are drawn.
+    """
+    k, d = _shown(released)
     away = ((released.values - released.mean) / released.span)[:k, :d]
     beyond = _beyond(released)[:k, :d]
     most = next((end for end in _SCALES if np.abs(away[beyond]).max(initial=0.0) <= end + 1e-9), 1.0)
@@ -44,12 +60,12 @@ def heat_map(released: Centres) -> Drawing:
     named = max(map(text_width, released.labels[:d])) + 2.0 * _GAP
     cell = max(wide, named if d * named <= WIDE - sum(left) else 0.0) if numbers else _SMALL
     row_height = _ROW if numbers else _SMALL
-    marks, top = list[Mark](), 0.0
-    blocks = -(-d // int((WIDE - sum(left)) // cell))
-    for block in np.array_split(np.arange(d), blocks):
+    parts, blocks = list[Drawing](), np.array_split(np.arange(d), -(-d // int((WIDE - sum(left)) // cell)))
+    caption = _caption(released, numbers=numbers)
+    for number, block in enumerate(blocks, start=1):
         labels = [released.labels[column] for column in block]
         turned = max(map(text_width, labels)) + 2.0 > cell
-        top += max(map(text_width, labels)) + _GAP if turned else LINE
+        marks, top = list[Mark](), max(map(text_width, labels)) + _GAP if turned else LINE
         for at, column in enumerate(block.tolist()):
             x = sum(left) + ((at + 0.5) * cell + 2.8 if turned else (at + 1) * cell - _GAP)
             marks.append(name_words(released, column, x, top - 3.0, "start" if turned else "end", turned=turned))
@@ -74,14 +90,27 @@ def heat_map(released: Centres) -> Drawing:
                 Writing(0.0, top - 2.0, "total"),
                 Writing(sum(left) - _GAP, top - 2.0, format_whole(released.total), "end"),
             ]
-    marks += _scale(most, top + 6.0, triangles=not numbers)
-    return Drawing(
-        WIDE,
-        top + 6.0 + _ROW + LINE,
-        tuple(sorted(marks, key=lambda mark: (isinstance(mark, Writing), isinstance(mark, Stroke), mark.style))),
-        f"Heat map of {k} clusters by {d} features. The values are in the table.",
-        _caption(released, numbers=numbers),
-    )
+        if number == len(blocks):
+            marks += _scale(most, top + 6.0, triangles=not numbers)
+            top += 6.0 + _ROW + LINE
+        part = f", part {number} of {len(blocks)}" if len(blocks) > 1 else ""
+        parts.append(Drawing(WIDE, top, _layered(marks), _about(released, part), caption))
+    return parts
+
+
+def _shown(released: Centres) -> tuple[int, int]:
+    k, d = released.values.shape
+    return min(k, MOST_CLUSTERS), min(d, MOST_COLUMNS)
+
+
+def _about(released: Centres, part: str = "") -> str:
+    k, d = _shown(released)
+    return f"Heat map of {k} clusters by {d} features{part}. The values are in the table."
+
+
+def _layered(marks: Iterable[Mark]) -> tuple[Mark, ...]:
+    """Return marks in the order in which they are drawn: writing above lines, above areas."""
+    return tuple(sorted(marks, key=lambda mark: (isinstance(mark, Writing), isinstance(mark, Stroke), mark.style)))
 
 
 def cell_number(released: Centres, row: int, column: int) -> str:

@@ -150,7 +150,7 @@ def show_clusters(
         "ranges": margins is not None,
         "about_ranges": about_ranges(document["protocol"]) or _LAST_STEP,
         "beyond": bounds is not None and _beyond(centroids, bounds),
-        "heat": heat.heat_map(released) if finite else None,
+        "heat": heat.heat_parts(released) if finite else [],
         "panels": profile.panels(released) if finite and d > 1 and k <= profile.MOST_PANELS else [],
         "panels_caption": profile.caption(released) if finite else "",
         "plane": plane.plane(released) if finite and d == 2 and k <= MOST_CLUSTERS else None,

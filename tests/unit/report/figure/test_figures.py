@@ -15,7 +15,7 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.report.figure.drawing import COLOURS, WIDE, Disc, Drawing, Rectangle, Stroke, Writing, text_width
-from fastlloyd.report.figure.heat import heat_map
+from fastlloyd.report.figure.heat import heat_map, heat_parts
 from fastlloyd.report.figure.paint import file_of
 from fastlloyd.report.figure.plane import elbow, plane
 from fastlloyd.report.figure.profile import drawn_features, panels, profiles
@@ -94,6 +94,22 @@ def test_a_cell_has_a_colour_only_where_its_range_does_not_hold_the_mean() -> No
     assert strong == ["0.0", "8.0"], "who sees no colour sees heavy numbers"
     assert "+60 %" in texts(drawing) and "\u221260 %" in texts(drawing)
     assert "No colour: the mean is within the centre's 95 % range" in drawing.caption
+
+
+PAPER = 263.0 / 25.4 * 72.0 - 40.0  # an A4 page within the margins of style.css, less a heading
+
+
+@pytest.mark.parametrize("script", NAMES)
+def test_each_part_of_a_large_heat_map_fits_on_a_printed_page(script: str) -> None:
+    shown = released(50, 100, script)
+    parts, whole = heat_parts(shown), heat_map(shown)
+    assert len(parts) > 1 and max(part.height for part in parts) < PAPER < whole.height
+    assert [part.about.split(". ")[0][-6:] for part in parts] == [
+        f"{i} of {len(parts)}" for i in range(1, len(parts) + 1)
+    ]
+    assert len(whole.marks) == sum(len(part.marks) for part in parts)
+    scaled = [any(isinstance(mark, Writing) and mark.text == "near the mean" for mark in part.marks) for part in parts]
+    assert scaled == [False] * (len(parts) - 1) + [True]
 
 
 def test_many_columns_have_triangles_in_place_of_numbers() -> None:

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.report.figure.drawing import COLOURS
 from fastlloyd.report.page import render
 from fastlloyd.report.page.render import format_number, keep_flags_whole
 from tests.unit.report.page.palette import DARK, STYLE, colours, contrast
@@ -23,6 +24,21 @@ def test_text_can_be_read_on_every_paper(theme):
     assert len(pairs) >= 11
     for ink, paper in pairs:
         assert contrast(found[f"{ink}-ink"], found[f"{paper}-paper"]) >= READABLE, (ink, paper)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_can_be_read_on_every_colour_of_the_heat_map(theme):
+    found = colours()[theme]
+    scale = sorted(name for name in found if re.fullmatch("(up|down)[0-9]-paper", name))
+    assert scale == sorted(f"{style}-paper" for style in COLOURS if re.fullmatch("(up|down)[0-9]", style))
+    assert min(contrast(found["page-ink"], found[paper]) for paper in scale) >= READABLE
+    assert contrast(found["page-paper"], found["mark"]) >= READABLE, "numbers stand on discs, too"
+
+
+def test_text_of_figures_in_files_can_be_read():
+    scale = [fill for style, (fill, _) in COLOURS.items() if re.fullmatch("(up|down)[0-9]", style)]
+    assert len(scale) == 6 and min(contrast(COLOURS[""][0], fill) for fill in scale) >= READABLE
+    assert contrast(COLOURS["on-mark"][0], COLOURS["mark"][0]) >= READABLE
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
