@@ -324,6 +324,7 @@ class _Records:
 
     def __init__(self, lines: Iterable[str], form: Form, path: Path, before: int = 0) -> None:
         self._path, self._before, self._length, self._first = path, before, 0, 1
+        self._mark, self._ended = form.delimiter, False
         self._reader = csv.reader(self._counted(lines), delimiter=form.delimiter, skipinitialspace=True, strict=True)
 
     @property
@@ -336,18 +337,33 @@ class _Records:
 
     def __next__(self) -> list[str]:
         self._length, self._first = 0, self.line_num + 1
-        return next(self._reader)
+        try:
+            return next(self._reader)
+        except csv.Error as error:
+            if self._ended:
+                raise self._unclosed("before the file ends") from error
+            if f"'{self._mark}' expected after" in str(error):
+                raise DataError(
+                    f"{self._where}: {name_mark(self._mark)} is expected where a quote closes; write a quote within a "
+                    "cell as two, or close a quote that was opened before"
+                ) from error
+            raise
+
+    @property
+    def _where(self) -> str:
+        return f"{self._path}, line {self._before + self._first}"
+
+    def _unclosed(self, until: str) -> DataError:
+        return DataError(f"{self._where}: a quote is opened and not closed {until}; close it, or remove it")
 
     def _counted(self, lines: Iterable[str]) -> Iterator[str]:
         """Pass lines on; refuse a row that goes on over too many of them."""
         for line in lines:
             if self._length > _MOST_ROW_CHARS:
-                raise DataError(
-                    f"{self._path}, line {self._before + self._first}: a quote is opened and not closed in the next "
-                    f"{_MOST_ROW_CHARS:,} characters; close it, or remove it"
-                )
+                raise self._unclosed(f"in the next {_MOST_ROW_CHARS:,} characters")
             self._length += len(line)
             yield line
+        self._ended = True
 
 
 class _Watch:

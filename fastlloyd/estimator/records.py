@@ -32,7 +32,7 @@ _NAMED = 8
 _ARRAYS = ("__array__", "__array_interface__", "__dataframe__", "shape", "columns")
 # What an error of scikit-learn or numpy shows of the values, and a notebook would keep.
 _VALUES = re.compile(
-    r"\s*\narray=.*?(?=\.\nReshape)|(?<=Complex data not supported).*|(?<=string to float): .*", re.DOTALL
+    r":\s*\narray=.*?(?=\.\nReshape)|(?<=Complex data not supported).*|(?<=string to float): .*", re.DOTALL
 )
 
 
@@ -119,6 +119,10 @@ def _validate(model: Any, X: Any, *, reset: bool) -> NDArray[np.float64]:
         text = _VALUES.sub("", str(error))
         if text == str(error):
             raise
+        cells = np.asarray(X, dtype=object)
+        if cells.ndim == 2 and "string to float" in text:
+            for at, column in enumerate(cells.T):
+                _numbers(at, column)
         raise ParameterError(f"X: {' '.join(text.split())}") from None
     return checked
 
@@ -169,23 +173,27 @@ def _refuse_other_types(X: Any) -> None:
     dtype = getattr(X, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "mM":
         raise _no_dates("")
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
-        twice = [str(name) for name, count in Counter(X.columns).items() if count > 1]
+    if hasattr(X, "columns") and (hasattr(X, "dtypes") or hasattr(X, "column_names")):
+        columns = list(_columns(X))
+        twice = [name for name, count in Counter(name for name, _ in columns).items() if count > 1]
         if twice:
             raise ParameterError(f"X: expected columns with different names, got several called {twice[0]!r}")
-        for name, column in _columns(X):
+        for name, column in columns:
             if getattr(getattr(column, "dtype", None), "kind", "O") not in "iufb":
                 _numbers(name, column)
 
 
 def _columns(frame: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the columns of a DataFrame, also where two have one name."""
+    """Yield the columns of a DataFrame, or of a table of Arrow, also where two have one name."""
+    if hasattr(frame, "column_names"):  # Arrow: its columns are values
+        yield from zip(map(str, frame.column_names), frame.columns, strict=True)
+        return
     at = getattr(frame, "iloc", None)
     for index, name in enumerate(frame.columns):
         yield str(name), frame[name] if at is None else at[:, index]
 
 
-def _numbers(name: str, column: Any) -> NDArray[np.float64]:
+def _numbers(name: str | int, column: Any) -> NDArray[np.float64]:
     """Return the values of one column."""
     kind = str(getattr(column, "dtype", "")).lower()
     values = np.asarray(column)

@@ -6,7 +6,7 @@ import math
 
 from fastlloyd.errors import format_count
 
-__all__ = ["format_bytes", "format_count", "format_delta", "format_epsilon", "format_seconds"]
+__all__ = ["format_bytes", "format_count", "format_delta", "format_epsilon", "format_left", "format_seconds"]
 
 
 def format_bytes(count: float) -> str:
@@ -39,7 +39,17 @@ def format_delta(delta: float) -> str:
 
 def format_epsilon(epsilon: float) -> str:
     """Return epsilon with four digits, rounded up, so that it is never below what is spent."""
-    text = f"{epsilon:.4g}"
-    if not 0 < epsilon < math.inf or float(text) >= epsilon:
+    return _format_on_side(epsilon, 1.0)
+
+
+def format_left(epsilon: float) -> str:
+    """Return what is left of a budget with four digits, rounded down, so that it is never above the true rest."""
+    return _format_on_side(epsilon, -1.0)
+
+
+def _format_on_side(value: float, side: float) -> str:
+    """Return four digits of a value, on the side of 1 (not below it) or -1 (not above it)."""
+    text = f"{value:.4g}"
+    if not 0 < value < math.inf or float(text) * side >= value * side:
         return text
-    return f"{epsilon + 0.5 * 10.0 ** (math.floor(math.log10(epsilon)) - 3):.4g}"
+    return f"{value + side * 0.5 * 10.0 ** (math.floor(math.log10(value)) - 3):.4g}"

@@ -29,7 +29,7 @@ from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
 from fastlloyd.report.display import csv_cell
-from fastlloyd.report.unit import format_count, format_epsilon
+from fastlloyd.report.unit import format_count, format_epsilon, format_left
 from fastlloyd.run.budget_terms import Limit, problem
 from fastlloyd.run.config import READ_AT
 from fastlloyd.run.state import LEDGER, StateDir, own_folder
@@ -296,7 +296,7 @@ def summary_lines(summary: LedgerSummary) -> Iterator[str]:
     yield f"{summary.folder}: {count} of {format_count(runs, 'run')}, for {whom}"
     yield f"  together {epsilon_words(summary.total)} at delta {summary.delta:g}"
     if limit is not None:
-        left = "nothing left" if summary.left is None else f"{summary.left:.4g} left"
+        left = "nothing left" if summary.left is None else f"{format_left(summary.left)} left"
         yield f"  budget {format_epsilon(limit.epsilon)} at delta {limit.delta:g}: {left}"
 
 
@@ -395,7 +395,7 @@ def run_lines(runs: Sequence[PastRun]) -> Iterator[str]:
     yield line(_HEAD)
     for one in runs:
         epsilon = "none" if math.isinf(one.epsilon) else format_epsilon(one.epsilon)
-        left = "" if one.left is None else f"{one.left:.4g}"
+        left = "" if one.left is None else format_left(one.left)
         when = one.begun_at.replace("T", " ")[:16] or "not known"
         yield line((when, one.run[:SHOWN_DIGITS], one.protocol, epsilon, left, one.outcome))
         title = f'"{one.title}", ' if one.title else ""

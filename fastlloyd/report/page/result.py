@@ -36,7 +36,7 @@ from fastlloyd.report.page.judged import CURVE, FIGURES, show_quality
 from fastlloyd.report.page.language import Language
 from fastlloyd.report.page.render import format_number, format_rounded, keep_units, number_captions, render
 from fastlloyd.report.sight import about_ranges, operator_words, who_sees, words_in_mode
-from fastlloyd.report.unit import format_delta
+from fastlloyd.report.unit import format_delta, format_left
 
 FILES = ("bounds.csv", "elbow.csv", "palette.png", PROFILE, FIGURES, CURVE)
 """Released files other than centroids.csv whose content may appear on the page."""
@@ -491,8 +491,7 @@ def _budget(privacy: Mapping[str, Any]) -> dict[str, Any] | None:
         "used": used,
         "limit": limit,
         "at": f" at delta {format_delta(privacy['lifetime_delta'])}" if privacy.get("lifetime_delta") else "",
-        # Rounded down, so that it is never more than the true rest.
-        "left": None if left is None else f"{math.floor(left * 1e4) / 1e4:g}",
+        "left": None if left is None else format_left(left),
         "bar": chart.share_bar(left / limit if left and limit else 0.0),
     }
 

@@ -12,7 +12,7 @@ from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
-from fastlloyd.report.unit import format_epsilon
+from fastlloyd.report.unit import format_epsilon, format_left
 from fastlloyd.run.state import StateDir
 from fastlloyd.wire.header import PartyId
 
@@ -90,7 +90,7 @@ def test_a_ledger_is_shown_by_records_and_runs(tmp_path: Path, capsys: pytest.Ca
         whole = spent(one + other, 1e-6)
         assert "3 releases of 2 runs, for rows" in shown
         assert f"together epsilon {format_epsilon(whole)} at delta 1e-06" in shown
-        assert f"budget 2 at delta 1e-06: {2 - whole:.4g} left" in shown
+        assert f"budget 2 at delta 1e-06: {format_left(2 - whole)} left" in shown
         assert f"records d1: epsilon {format_epsilon(spent(one, 1e-6))} for add-remove record" in shown
         # A description of the same people has another digest; only what is spent together counts for them.
         assert shown.count("the same people may stand under several records") == 1

@@ -173,6 +173,24 @@ def test_a_quote_that_is_never_closed_is_named_before_all_is_read(write):
         read_table(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('a,b\n1,2\n3,"4\n5,6\n', "line 3: a quote is opened and not closed before the file ends; close it, or remove"),
+        ('a,"b\n1,2\n', "line 1: a quote is opened and not closed before the file ends"),
+        ("a,b\n" + "1,2\n" * 3000 + '3,"4\n', "line 3002: a quote is opened and not closed before the file ends"),
+        ('note,a\n"two\nlines",1\n"x,2\n', "line 4: a quote is opened and not closed before the file ends"),
+        ('a,b\n1,"2"3\n4,5\n', "line 2: a comma is expected where a quote closes; write a quote within a cell as two"),
+        ('a;b\n1;"2\n3;"4"\n', "line 2: ';' is expected where a quote closes"),
+    ],
+)
+def test_quotes_that_do_not_close_are_named_by_the_line_where_the_row_begins(write, text, sentence):
+    path = write(text)
+    with pytest.raises(DataError, match=sentence) as caught:
+        read_table(DataFile(path, Form(delimiter=";"))) if ";" in text else read_table(path)
+    assert str(path) in str(caught.value)
+
+
 @pytest.mark.parametrize("cell", ["", "NA", "nan", "?", "null", "None", "N/A", " "])
 def test_the_rules_for_missing_values(write, cell):
     path = write(f"a,b\n1,2\n3,{cell}\n5,6\n")
@@ -256,7 +274,7 @@ def test_files_that_cannot_be_read(write, tmp_path):
         read_table(write("größe\n1\n".encode("latin-1")))
     with pytest.raises(DataError, match="not UTF-8"):
         read_table(write("a\n1\n".encode("utf-16")))
-    with pytest.raises(DataError, match="is not a CSV file"):
+    with pytest.raises(DataError, match="line 2: a quote is opened and not closed"):
         read_table(write('a\n"' + "x" * 200_000 + "\n"))
     path = tmp_path / "plain.csv.gz"
     path.write_text("a\n1\n")

@@ -122,9 +122,11 @@ def test_wrong_rules_are_refused(changes: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize(
     "wrong,words",
     [
-        (X[:, 0], "Expected 2D array, got 1D array instead:? ?.*Reshape your data"),
+        (X[:, 0], r"Expected 2D array, got 1D array instead\. Reshape your data"),
+        (np.float64(20.0), r"Expected 2D array, got scalar array instead\. Reshape your data"),
         (X + 1j, "Complex data not supported"),
-        (np.array([["Miller", "70"]], dtype=object), "could not convert string"),
+        (np.array([["70", "Miller"]], dtype=object), "expected numbers, got others in the column 1"),
+        (np.array(["Miller"]), "could not convert string"),
     ],
 )
 def test_no_error_shows_values_of_records(wrong: Any, words: str) -> None:

@@ -102,6 +102,27 @@ def test_frames_are_refused_by_the_column_too() -> None:
     assert [*model().fit(frame.convert_dtypes()).feature_names_in_] == ["age", "cost"]
 
 
+def test_tables_of_arrow_are_refused_by_the_column_too() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    words = arrow.array(["m", "f"] * 100)
+    days = arrow.array([1, 2] * 100)
+    for values, said in (
+        (words, "got others in the column 'z'"),
+        (words.dictionary_encode(), "got others in the column 'z'"),
+        (days.cast(arrow.int32()).cast(arrow.date32()), "got dates or durations in the column 'z'"),
+        (days.cast(arrow.timestamp("s")), "got dates or durations in the column 'z'"),
+        (days.cast(arrow.duration("s")), "got dates or durations in the column 'z'"),
+    ):
+        columns = {"age": AGES, "cost": COSTS, "z": values}
+        for table in (arrow.table(columns), arrow.record_batch(columns)):
+            with pytest.raises(ParameterError, match=said):
+                model(bounds=(0, 1000)).fit(table)
+    with pytest.raises(ParameterError, match="several called 'age'"):
+        model(bounds=(0, 1000)).fit(arrow.Table.from_arrays([arrow.array(AGES)] * 2, ["age", "age"]))
+    numbers = arrow.table({"age": arrow.array(AGES).dictionary_encode(), "cost": COSTS})
+    assert [*model().fit(numbers).feature_names_in_] == ["age", "cost"]
+
+
 def test_weights_are_refused_with_the_reason_and_leave_the_model() -> None:
     fitted = model(bounds=(0, 1000)).fit(X)
     spent = fitted.epsilon_spent_

@@ -1,9 +1,10 @@
 import io
 
+import numpy as np
 import pytest
 
 from fastlloyd.report.progress import Progress, encode_event, round_line, split_event
-from fastlloyd.report.unit import format_bytes, format_count, format_seconds
+from fastlloyd.report.unit import format_bytes, format_count, format_epsilon, format_left, format_seconds
 
 ROUND = {"event": "round", "round": 0, "rounds": 3, "clients": 2, "seconds": 0.0042, "bytes": 96}
 
@@ -99,3 +100,11 @@ def test_units():
     ]
     assert (format_count(1, "client"), format_count(1200, "record")) == ("1 client", "1,200 records")
     assert round_line({**ROUND, "clients": 1}).startswith("round 1 of 3: 1 client, ")
+
+
+def test_what_is_spent_is_rounded_up_and_what_is_left_down() -> None:
+    exact = (0.99999, 0.12346, 1.2345, 12.3451, 123456.0, 1.00001e-7, 0.0)
+    assert [format_epsilon(e) for e in exact] == ["1", "0.1235", "1.235", "12.35", "1.235e+05", "1.001e-07", "0"]
+    assert [format_left(e) for e in exact] == ["0.9999", "0.1234", "1.234", "12.34", "1.234e+05", "1e-07", "0"]
+    for value in np.random.default_rng(7).lognormal(0.0, 3.0, 2000):
+        assert float(format_left(value)) <= value <= float(format_epsilon(value)), value
