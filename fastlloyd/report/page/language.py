@@ -35,7 +35,7 @@ _ALONE = re.compile(rf"{_NUMBER}(?:[ \u2013,;]+{_NUMBER})*(?: (?:%|[kMGT]?B|us|m
 _MARK = re.compile("(<[^<>]*>)")
 _INLINE = {"code", "strong", "bdi", "span", "em", "a", "wbr"}
 _VERBATIM = {"style", "pre"}
-_SPOKEN = re.compile('((?:aria-label|alt)=")([^"<>]*)(?=")')
+_SPOKEN = re.compile('((?:aria-label|alt|data-head)=")([^"<>]*)(?=")')
 _WRAPPED = re.compile("<([a-z]+)([^<>]*)>(.*)</([a-z]+)>")
 # A longer piece stays in English: places of a line are looked for in all ways.
 _MOST = 2_000

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from fastlloyd.cli.report import main
+from fastlloyd.describe.estimates import Consistent
 from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.describe.protocol import _of_clusters
 from fastlloyd.report.document import encode
+from fastlloyd.report.figure.heat import heat_parts
+from fastlloyd.report.figure.profile import caption
 from fastlloyd.report.files import centroids_csv
+from fastlloyd.report.page.judged import tell_apart
 from fastlloyd.report.page.language import Language, catalogue, language
 from fastlloyd.report.page.result import result_page
 from tests.contracts import page
+from tests.unit.report.figure.test_figures import released
 from tests.unit.report.page.test_result import BOUNDS, CENTRES, common, document
 
 LINES = {
@@ -60,6 +67,34 @@ def test_of_a_page_names_code_and_numbers_stay_or_change_as_they_must() -> None:
     )
 
 
+def test_german_figures_of_a_large_result_and_comparisons_of_silhouettes_are_whole() -> None:
+    german = Language(catalogue("de"), "de")
+    shown = released(50, 100)
+    for drawing in heat_parts(shown):
+        assert "Teil " in german.say(drawing.about) and "Dreiecke" in german.say(drawing.caption)
+    assert "gezeichnet" in german.say(caption(shown)).lower()
+    ranges = {2: (0.4, 0.5), 3: (0.6, 0.7), 4: (0.1, 0.2), 5: (0.1, 0.3), 6: (0.45, 0.55)}
+    for chosen in (2, 3, 4, 6):
+        german.say(tell_apart(ranges, chosen))
+    assert not german.unsaid
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ([9e5] * 2, "2 mit Zahlen"),
+        ([9e5, 0.0], "1 mit Zahlen, 1 zu klein"),
+        ([0.0] * 3, "3 zu klein f\u00fcr dieses Budget"),
+    ],
+)
+def test_a_german_page_says_how_much_of_a_description_is_shown(sizes: list[float], said: str) -> None:
+    found = Consistent(
+        sizes=np.array(sizes), size_deviation=1.0, blocks=[], halves=np.zeros((len(sizes), 0)), noise=10.0
+    )
+    german = Language(catalogue("de"), "de")
+    assert said in german.say(_of_clusters(found, found.sizes)[1]) and not german.unsaid
+
+
 def test_each_line_of_the_catalogue_has_the_same_places_in_both_languages() -> None:
     lines = catalogue("de")
     for english, said in lines.items():
@@ -82,6 +117,11 @@ def test_a_german_page_is_a_valid_page_that_keeps_names_of_people(tmp_path) -> N
         "Gut" in words and "Was zugesichert ist" in words and "Tabelle 1. Zentren, in den Einheiten der Daten" in words
     )
     assert "Take it." in words and "Zweck: good" in words
+    # What a phone shows before the cells of a table that it folds.
+    assert {cell.attrib["data-head"] for cell in root.iter("td") if "data-head" in cell.attrib} == {
+        "sieht",
+        "gesch\u00fctzt durch",
+    }
     (tmp_path / "report.json").write_text(encode(made))
     (tmp_path / "centroids.csv").write_text(centroids_csv(made["result"]["features"], CENTRES))
     assert main([str(tmp_path), "--html", "--language", "de"]) == 0
