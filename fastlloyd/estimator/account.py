@@ -13,6 +13,7 @@ import math
 import os
 import threading
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Self
 from weakref import WeakValueDictionary
@@ -72,8 +73,10 @@ class SharedAccount:
 
 
 _ACCOUNTS: WeakValueDictionary[bytes, SharedAccount] = WeakValueDictionary()
-_BLOCKS: list[Budget] = []
-"""The `with` blocks that are open, of all threads."""
+_OPEN: list[tuple[Budget, ...]] = []
+"""The `with` blocks that are open, each after those around it, of all threads."""
+_OWN: ContextVar[tuple[Budget, ...]] = ContextVar("blocks", default=())
+"""The blocks that this thread has opened, and those around a task of asyncio."""
 
 
 def _find_account(token: bytes, releases: Sequence[Release], limit: Limit | None) -> SharedAccount:
@@ -155,11 +158,14 @@ class Budget:
         return self
 
     def __enter__(self) -> Self:
-        _BLOCKS.append(self)
+        blocks = (*_OWN.get(), self)
+        _OWN.set(blocks)
+        _OPEN.append(blocks)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _BLOCKS.remove(self)
+        _OWN.set(tuple(block for block in _OWN.get() if block is not self))
+        _OPEN.remove(next(blocks for blocks in reversed(_OPEN) if blocks[-1] is self))
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -253,8 +259,25 @@ class Budget:
 
 
 def block_of(model: Any) -> Budget | None:
-    """Return the `with` block that a fit of a model counts in; also in a process that the model was sent to from it."""
-    return _BLOCKS[-1] if _BLOCKS else model._block
+    """Return the `with` block that a fit of a model counts in; also in a process that the model was sent to from it.
+
+    Raises
+    ------
+    ParameterError
+        This thread has opened none, and several others have: any of them may have started it.
+    """
+    if own := _OWN.get():
+        return own[-1]
+    blocks = list(_OPEN)
+    if not blocks:
+        block: Budget | None = model._block
+        return block
+    if any(blocks[-1][: len(around)] != around for around in blocks):
+        raise ParameterError(
+            "budget: expected one open `with` block, got blocks of several threads, and this thread has opened none; "
+            "open the block in the thread that fits"
+        )
+    return blocks[-1][-1]
 
 
 def budget_of(model: Any) -> Budget:

@@ -572,8 +572,12 @@ class FastLloyd(  # scikit-learn has no types
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle keeps: a model that is sent to another process counts in the block it comes from."""
-        return {**super().__getstate__(), "_block": block_of(self)}
+        """Return what a pickle keeps: a model that is sent to another process counts in the block it comes from.
+
+        But a public copy, which has no ledger, takes nothing of the owner's account along.
+        """
+        public = hasattr(self, "cluster_centers_") and not hasattr(self, "ledger_")
+        return {**super().__getstate__(), "_block": None if public else block_of(self)}
 
     def set_params(self, **params: Any) -> Self:
         """Set all given parameters, or none if one of them does not exist.

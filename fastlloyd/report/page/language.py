@@ -39,6 +39,8 @@ _SPOKEN = re.compile('((?:aria-label|alt|data-head)=")([^"<>]*)(?=")')
 _WRAPPED = re.compile("<([a-z]+)([^<>]*)>(.*)</([a-z]+)>")
 # A longer piece stays in English: places of a line are looked for in all ways.
 _MOST = 2_000
+# Nor is a piece within more pieces looked up, for a text that somebody wrote to be one in another hundreds of times.
+_DEEPEST = 20
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 
 
@@ -67,6 +69,7 @@ class Language:
         patterns.sort(key=lambda line: -len(_PLACE.sub("", line[0])))
         self._patterns = [(_literal(english), *_compiled(english), said) for english, said in patterns]
         self._known: dict[str, str | None] = {}
+        self._depth = 0
 
     def say(self, text: str) -> str:
         """Return a piece of text in this language; what has no line stays as it is."""
@@ -106,8 +109,10 @@ class Language:
         if not text or len(text) > _MOST:
             return inner
         before, after = inner[: len(inner) - len(inner.lstrip())], inner[len(inner.rstrip()) :]
-        text = text.replace("&#39;", "'").replace("&#34;", '"')
-        return f"{before}{self._wrapped(text)}{after}"
+        # Lines have plain quotation marks; in an attribute, a name with one would begin another attribute.
+        pieces = _MARK.split(text)
+        pieces[::2] = [piece.replace("&#39;", "'").replace("&#34;", '"') for piece in pieces[::2]]
+        return f"{before}{self._wrapped(''.join(pieces))}{after}"
 
     def _wrapped(self, text: str) -> str:
         """Return it, within the inline element that it is, if it is one; code and names stay as they are."""
@@ -121,7 +126,10 @@ class Language:
     def _said(self, text: str) -> str | None:
         if text not in self._known:
             self._known[text] = None  # while it is looked for, so that no line leads back to itself
-            self._known[text] = self._find(text)
+            if self._depth < _DEEPEST:
+                self._depth += 1
+                self._known[text] = self._find(text)
+                self._depth -= 1
         return self._known[text]
 
     def _find(self, text: str) -> str | None:

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,38 @@ def test_a_block_counts_the_fits_that_have_no_budget() -> None:
     outside.fit(X)
     inside.fit(X)
     assert len(inside.ledger_.releases) < len(budget.releases) + len(inner.releases)  # the block's fit is not its own
+
+
+def test_blocks_of_two_threads_count_each_its_own_fits() -> None:
+    first, second = Budget(9.0), Budget(9.0)
+    opened, done = threading.Event(), threading.Event()
+
+    def open_second() -> None:
+        with second:
+            opened.set()
+            done.wait(60)
+
+    with ThreadPoolExecutor() as threads, first:
+        other = threads.submit(open_second)
+        opened.wait(60)
+        try:
+            model().fit(X)
+            neither = threads.submit(model().fit, X).exception()
+        finally:
+            done.set()
+        other.result()
+        counted = len(first.releases)
+        threads.submit(model().fit, X).result()
+    assert isinstance(neither, ParameterError) and "got blocks of several threads" in str(neither)
+    assert len(first.releases) == 2 * counted > 0 == len(second.releases)
+
+
+def test_a_public_copy_takes_no_budget_along() -> None:
+    with Budget(9.0):
+        fitted = model().fit(X)
+        assert pickle.loads(pickle.dumps(fitted))._block is not None
+        handed_over = pickle.loads(pickle.dumps(fitted.public()))
+    assert handed_over.budget is handed_over._block is None
 
 
 def test_what_a_block_sends_to_another_process_counts_there_or_is_refused(tmp_path: Path) -> None:

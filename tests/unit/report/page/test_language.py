@@ -55,6 +55,13 @@ def test_what_has_no_line_stays_whole_and_is_known(english: str) -> None:
     assert german.say(english) == english and english in german.unsaid
 
 
+def test_a_text_of_hundreds_of_pieces_within_pieces_stays_in_english() -> None:
+    text = f"3 clusters{' of at most 9 records' * 90}"
+    assert language("de").say(text) == Language(LINES, "de").say(text) == text
+    deeper = "missing: " * 200
+    assert language("de").say(deeper) == deeper
+
+
 def test_of_a_page_names_code_and_numbers_stay_or_change_as_they_must() -> None:
     made = (
         '<html lang="en"><style>p { margin: 1.5rem }</style><p><bdi>take it</bdi></p><pre>take it 1.5</pre>'
@@ -107,10 +114,13 @@ def test_each_line_of_the_catalogue_has_the_same_places_in_both_languages() -> N
 
 def test_a_german_page_is_a_valid_page_that_keeps_names_of_people(tmp_path) -> None:
     hostile = "3 clusters <b>'&"
-    made = document(common=common(title=hostile, authors=["Take it."], purpose="good"))
+    column = f'dose" onmouseover="alert(1)" lang="{"long" * 20}'  # shown in short, and in full by an attribute
+    made = document(features=[column, "b"], common=common(title=hostile, authors=["Take it."], purpose="good"))
     german = language("de")
     text = result_page(made, CENTRES, {"bounds.csv": BOUNDS}, language=german)
     root = page.check(text)
+    assert {head.get("title") for head in root.iter("bdi")} == {None, column}
+    assert not any("onmouseover" in each.attrib for each in root.iter())
     assert root.attrib["lang"] == "de" and root.findtext("body/header/h1/bdi") == hostile
     words = " ".join(" ".join(root.find("body").itertext()).split())
     assert (
