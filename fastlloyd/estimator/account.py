@@ -158,7 +158,7 @@ class Budget:
         return self
 
     def __enter__(self) -> Self:
-        blocks = (*_OWN.get(), self)
+        blocks: tuple[Budget, ...] = (*_OWN.get(), self)
         _OWN.set(blocks)
         _OPEN.append(blocks)
         return self
