@@ -329,7 +329,7 @@ OWN = {
     "one line at most of a bounded length": (
         *(
             f"report.page.language:Language.{name}"
-            for name in ("say", "_find", "_line", "_inner", "_wrapped", "_number")
+            for name in ("say", "_run", "_find", "_line", "_inner", "_wrapped", "_number")
         ),
         "report.page.language:Language._pieces",
         "net.tcp.proxy:_answer",
