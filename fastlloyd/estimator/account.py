@@ -93,14 +93,15 @@ class Budget:
     """What fits may spend together: an account that models share.
 
     Every model with `FastLloyd(budget=this)` counts in it, and so do its copies, threads and searches. In a `with`
-    block it is the budget of all fits of this process that have none.
+    block it is the budget of all fits of this process that have none; of nested blocks, of the innermost alone.
 
     Parameters
     ----------
     epsilon : float or None
         Limit, from 0 to 10^6; None only counts.
     delta : float, optional
-        At which epsilon is read, from 0 to 0.5; by default that of the first fit, which is then kept.
+        At which epsilon is read, from 0 to 0.5; by default that of the first fit, which is then kept. Without a limit
+        none is kept: then `spent` is read at 0, and is infinite after Gaussian noise.
     ledger : path, optional
         File that keeps the releases, for all processes, and the limit beside it. Without, what came to another process
         by pickling or a fork refuses a limit there, since the original may spend it.
@@ -176,7 +177,7 @@ class Budget:
             return ledger.releases
 
     def spent(self) -> float:
-        """Return epsilon of all releases together, at `delta` or that of the first fit; infinite if some have none.
+        """Return epsilon of all releases together, at the account's delta; infinite if some have none.
 
         Raises
         ------

@@ -12,8 +12,9 @@
                                          <------  Go
       round 0 begins
 
-Nothing that rests on records leaves a client, or enters its ledger, before Go: so whatever a crash interrupts from the
-first such message on, every party has stored what a resume needs.
+In runs on records of several sites that can be resumed (`run.horizontal`), nothing that rests on records leaves a
+client, or enters its ledger, before Go: so whatever a crash interrupts from the first such message on, every party has
+stored what a resume needs. docs/protocol.md, "Set-up messages", says what the other protocols do.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class Drawing:
         )
 
     def svg(self) -> str:
-        """Return it as a file of its own, which fetches nothing."""
+        """Return it as a separate file, which fetches nothing."""
         colours = "".join(
             f".{style}{{fill:{fill or 'none'};stroke:{stroke or 'none'};stroke-width:{STROKE}}}"
             for style, (fill, stroke) in COLOURS.items()
