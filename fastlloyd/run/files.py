@@ -381,9 +381,12 @@ def _noting(left_out: list[str], name: str) -> Iterator[None]:
     """Note what keeps an optional file from being made: the run is paid for, and its result does not depend on it."""
     try:
         yield
-    except Interrupted:
-        raise
     except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None:  # Python 3.11 wraps what a signal raises while a class is made: in an import, say
+            if isinstance(cause, Interrupted):
+                raise cause from None
+            cause = cause.__cause__ or cause.__context__
         _log.debug("%s is left out", name, exc_info=True)
         why = str(error) if isinstance(error, FastLloydError) else f"{type(error).__name__}: {error}"
         left_out.append(f"{name} is left out ({why}); the other files are whole")

@@ -19,6 +19,7 @@ from fastlloyd.report import files as report_files
 from fastlloyd.report.announcer import Announcer, Patience
 from fastlloyd.report.files import RunFolder
 from fastlloyd.report.stream import guard_streams
+from fastlloyd.run import files as run_files
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
 from fastlloyd.run.files import ResultFiles
@@ -160,6 +161,16 @@ def test_pictures_that_cannot_be_drawn_and_a_page_that_cannot_be_written_are_lef
         "report.html is left out (--output: report.html cannot be written (No space left on device))",
     ):
         assert said.count(sentence) == 2
+
+
+def test_a_signal_that_an_import_wraps_is_not_taken_for_a_picture_that_cannot_be_drawn() -> None:
+    left_out: list[str] = []
+    with pytest.raises(Interrupted), run_files._noting(left_out, "centroids.png"):
+        try:
+            raise Interrupted("stopped by SIGTERM")
+        except Interrupted as stopped:  # as Python 3.11 does around __set_name__
+            raise RuntimeError("Error calling __set_name__") from stopped
+    assert not left_out
 
 
 def test_figures_have_the_forms_that_were_asked_for_and_the_report_names_every_file(tmp_path: Path) -> None:
