@@ -114,7 +114,7 @@ def test_tables_of_arrow_are_refused_by_the_column_too() -> None:
         (days.cast(arrow.duration("s")), "got dates or durations in the column 'z'"),
     ):
         columns = {"age": AGES, "cost": COSTS, "z": values}
-        for table in (arrow.table(columns), arrow.record_batch(columns)):
+        for table in (arrow.table(columns), arrow.RecordBatch.from_pydict(columns)):
             with pytest.raises(ParameterError, match=said):
                 model(bounds=(0, 1000)).fit(table)
     with pytest.raises(ParameterError, match="several called 'age'"):
