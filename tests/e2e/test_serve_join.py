@@ -115,7 +115,8 @@ class Sites:
     def until(self, condition, limit_s: float = LIMIT_S) -> None:
         end = time.monotonic() + limit_s
         while not condition():
-            assert all(process.poll() is None for process in self.processes.values()), self.said()
+            codes = [process.poll() for process in self.processes.values()]
+            assert None in codes and not any(codes), self.said()  # some may have ended well before others say more
             assert time.monotonic() < end, self.said()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.processes[0].wait(0.02)
